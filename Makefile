@@ -5,7 +5,7 @@ SETUP := $(PYTHON) -m e2e.bootstrap
 TOOL := $(SETUP) --python-only
 RUN := $(SETUP) -m
 # Modules that write checked-in files; each knows --check.
-GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli diagram operator_page chart)
+GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli diagram operator_page alerts dashboards chart)
 # Options for pytest, or paths that narrow a target: TESTS="-k rank_table", TESTS=tests/unit/plan.
 TESTS ?=
 # Where a target's tests are, unless TESTS names paths: pytest looks at testpaths only where it is given none.
@@ -102,6 +102,11 @@ scenarios: e2e ## the same as e2e
 chart: ## build Helm, test the chart: what it renders, and on a real API server
 	@$(RUN) e2e.bootstrap.helm
 	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) $(call below,tests/integration/chart)
+
+.PHONY: metrics
+metrics: ## build Prometheus, test metrics, alerts and boards: on made-up series, and scraping a local cluster
+	@$(RUN) e2e.bootstrap.prometheus
+	@$(PYTEST) $(call below,tests/integration/metrics)
 
 .PHONY: matrix
 matrix: ## API, chart, demo on other Kubernetes versions, 1.29 first, built from their modules (ten minutes each); ARGS="1.29.6"

@@ -25,6 +25,7 @@ KWOK_VERSION = "0.8.0"
 HELM_VERSION = "4.3.1"
 CONTAINERD_VERSION = "2.4.2"
 CNI_VERSION = "1.9.0"
+PROMETHEUS_VERSION = "3.16.0"
 _LAST_WITH_PROVIDERS = 30
 """Up to this minor version Kubernetes has cloud providers of its own, which nothing here needs."""
 MODULES = CHECKOUT / "e2e/cluster/go"
@@ -105,6 +106,16 @@ HELM = Binary("helm", HELM_VERSION, "helm", "helm.sh/helm/v4/cmd/helm", ("versio
 """For the tests of the chart, and built when these ask for it (`make chart`)."""
 
 
+def _prometheus(name: str) -> Binary:
+    package = f"github.com/prometheus/prometheus/cmd/{name}"
+    # Without what finds targets in clouds, which is most of it.
+    return Binary(name, PROMETHEUS_VERSION, "prometheus", package, ("--version",), 2.0, ("remove_all_sd",))
+
+
+PROMETHEUS, PROMTOOL = _prometheus("prometheus"), _prometheus("promtool")
+"""For the tests of metrics, alerts and boards, and built when these ask for it (`make metrics`)."""
+
+
 def _containerd(name: str) -> Binary:
     package = f"github.com/containerd/containerd/v2/cmd/{name}"
     tags = ("no_btrfs", "no_devmapper", "no_zfs")
@@ -157,7 +168,7 @@ def locate(name: str) -> Path:
     Raises:
         MissingBinaryError: It is not there yet.
     """
-    binary = next(each for each in (*BINARIES, KWOK, HELM, *KUBELETS) if each.name == name)
+    binary = next(each for each in (*BINARIES, KWOK, HELM, PROMETHEUS, PROMTOOL, *KUBELETS) if each.name == name)
     if path := find(binary):
         return path
     raise MissingBinaryError(f"{name} {binary.version} is not built yet: run `make setup` in {CHECKOUT}")

@@ -133,7 +133,9 @@ def _install_go() -> Path:
 
 def _download(go: Path, module: str, binaries: Sequence[Binary], environment: dict[str, str]) -> None:
     """Fetch the sources of what will be built, and of nothing else, apart from the build: it can be timed alone."""
-    command = [str(go), "list", "-deps", "-f", "{{.ImportPath}}", *(binary.package for binary in binaries)]
+    command = [str(go), "list", "-deps", "-f", "{{.ImportPath}}"]
+    command += ["-tags", ",".join(binaries[0].tags)] if binaries[0].tags else []
+    command += [binary.package for binary in binaries]
     progress.run(
         f"fetching the sources of {module}",
         command,
@@ -175,6 +177,8 @@ def _linker_flags(binary: Binary) -> str:
         values = {"gitVersion": f"v{binary.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X={package}.{name}={value}" for name, value in values.items()]
+    if binary.module == "prometheus":
+        flags.append(f"-X=github.com/prometheus/common/version.Version={binary.version}")
     if binary.module == "containerd":
         flags.append(f"-X=github.com/containerd/containerd/v2/version.Version=v{CONTAINERD_VERSION}")
     return " ".join(flags)

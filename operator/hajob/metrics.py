@@ -142,6 +142,12 @@ NAMESPACE_REFUSED = Gauge(
     ("namespace",),
     registry=REGISTRY,
 )
+WEBHOOK_EVENTS = Counter(
+    "hajob_webhook_events",
+    "News of incidents for the webhook, by whether they were delivered, failed, or dropped because too many waited.",
+    ("outcome",),
+    registry=REGISTRY,
+)
 CONTROLLER_RESTARTS = Counter(
     "hajob_controller_restarts", "Job controllers restarted after an error.", registry=REGISTRY
 )

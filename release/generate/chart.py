@@ -46,6 +46,10 @@ BY_THE_CHART: Final = frozenset(
         "log_level",
         "log_format",
         "volcano_enabled",
+        "webhook_url",
+        "webhook_directory",
+        "webhook_body",
+        "webhook_cluster",
     }
 )
 """Settings that the chart derives from its own values."""
@@ -115,6 +119,26 @@ class Monitor(Values):
     """By which a Prometheus finds it."""
 
 
+class Rules(Values):
+    """For the Prometheus operator: a PrometheusRule."""
+
+    enabled: bool = False
+    """Whether there is one, with the alerts of docs/admin/alerts.md; its CRD must be installed."""
+    runbook_base: str = "docs/admin/"
+    """Where the directory of that page is served, with a slash at its end: `runbook_url` of each alert begins so."""
+    labels: dict[str, str] = {}
+    """By which a Prometheus finds it."""
+
+
+class Dashboards(Values):
+    """For Grafana: its boards."""
+
+    enabled: bool = False
+    """Whether there is a ConfigMap with the boards of fleet and job, as Grafana's sidecar loads them."""
+    labels: dict[str, str] = {"grafana_dashboard": "1"}
+    """By which that sidecar finds it."""
+
+
 class Metrics(Values):
     """Health and metrics."""
 
@@ -124,6 +148,25 @@ class Metrics(Values):
     """For the Prometheus operator: a ServiceMonitor, with a Service."""
     pod_monitor: Monitor = Monitor()
     """For the Prometheus operator: a PodMonitor, which needs no Service; one of the two is enough."""
+    rules: Rules = Rules()
+    """For the Prometheus operator: a PrometheusRule with alerts."""
+    dashboards: Dashboards = Dashboards()
+    """For Grafana: boards of fleet and job."""
+
+
+class Webhook(Values):
+    """News of incidents, posted to one address."""
+
+    url: str = ""
+    """Where to; empty: nowhere, or where the Secret says."""
+    secret_name: str = ""
+    """Secret in the operator's namespace with `url` (which counts more), `key` (of the HMAC), `ca.crt`; each may be
+    missing. A new one counts without a restart."""
+    cluster: str = ""
+    """Name of this cluster in each event."""
+    body: Json = {}
+    """What a chat's robot is sent, with names such as `$message` in its texts (examples/webhook); empty: a
+    CloudEvent."""
 
 
 class NetworkPolicy(Values):
@@ -218,6 +261,8 @@ class ChartValues(Values):
     """Further settings of the operator."""
     metrics: Metrics = Metrics()
     """Health and metrics."""
+    webhook: Webhook = Webhook()
+    """The begin and end of each incident, posted to one address (docs/admin/webhook.md)."""
     network_policy: NetworkPolicy = NetworkPolicy()
     """Who may speak to operator, coordinators and agents."""
     admission_policy: AdmissionPolicy = AdmissionPolicy()

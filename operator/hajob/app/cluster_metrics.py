@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from hajob.capacity.nodes import Capacity
+from hajob.faults.quarantines import OffenceSource
 from hajob.job.cluster import NodeMarks
 from hajob.sources.node import NodeView
 
@@ -19,6 +20,7 @@ CHIP_STATES: Final = ("unhealthy", "out_of_service", "used", "free")
 CLUSTER_METRICS: Final = (
     ("hajob_nodes", "Nodes with chips, by what they are.", ("state",)),
     ("hajob_chips", "Chips of these nodes, by resource name and what they are.", ("resource", "state")),
+    ("hajob_node_offences", "How often a node was isolated; each quiet day takes one away.", ("node",)),
 )
 
 
@@ -28,13 +30,14 @@ class ClusterMetrics(Collector):
     Args:
         capacity: nodes, and what occupies their chips.
         marks: of nodes.
+        offences: of nodes.
     """
 
-    def __init__(self, capacity: Capacity, marks: NodeMarks) -> None:
-        self._capacity, self._marks = capacity, marks
+    def __init__(self, capacity: Capacity, marks: NodeMarks, offences: OffenceSource) -> None:
+        self._capacity, self._marks, self._offences = capacity, marks, offences
 
     def collect(self) -> Iterator[Metric]:
-        """Yield both families; a state without a node is told as 0."""
+        """Yield the families; a state without a node is told as 0, a node without offences not at all."""
         nodes: Counter[tuple[str, ...]] = Counter({(state,): 0 for state in NODE_STATES})
         chips: Counter[tuple[str, ...]] = Counter()
         for node in self._capacity.nodes.values():
@@ -48,7 +51,9 @@ class ClusterMetrics(Collector):
             for resource, number in resources.items():
                 in_service = state in {"used", "free"}
                 chips.update(_chips_by_state(node, resource, number, used[resource], in_service=in_service))
-        for (name, told, labels), counts in zip(CLUSTER_METRICS, (nodes, chips), strict=True):
+        offences: Counter[tuple[str, ...]] = Counter()
+        offences.update({(node,): number for node, number in self._offences.offences_by_node().items() if number})
+        for (name, told, labels), counts in zip(CLUSTER_METRICS, (nodes, chips, offences), strict=True):
             family = GaugeMetricFamily(name, told, labels=list(labels))
             for key, number in counts.items():
                 family.add_metric(list(key), number)

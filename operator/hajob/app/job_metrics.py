@@ -1,7 +1,8 @@
 """Metrics of each job, read from its status when Prometheus asks: they go when the job goes.
 
 A collector in place of gauges that somebody sets: nothing is counted twice, no event costs more, and no series of a job
-that was deleted is left. Counters begin at 0 with this process, as Prometheus expects of a process that starts.
+that was deleted is left. Counters begin at 0 with this process, as Prometheus expects of a process that starts, and
+never fall while it lives: it would take the whole value for new.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from prometheus_client.registry import Collector
 from hajob.api.conditions import ConditionType, find_condition
 from hajob.api.enums import ConditionStatus
 from hajob.api.job import HATrainingJob
-from hajob.api.status import HATrainingJobStatus, IncidentEntry
+from hajob.api.status import GoodputBucket, HATrainingJobStatus, IncidentEntry
 from hajob.clock import Clock
 from hajob.domain.actions import Action
 from hajob.domain.incidents import IncidentOutcome
+from hajob.domain.timeline import PHASE_ENDING_AT
 
 MOST_JOBS: Final = 1_000
 """Each job has some sixty series; of more jobs only the first so many are told, and that others are missing."""
@@ -45,15 +47,20 @@ JOB_METRICS: Final = (
     JobMetric("hajob_job_info", "gauge", "Always 1; what the job is.", ("product", "framework")),
     JobMetric("hajob_job_state", "gauge", "1 for the state that the job is in.", ("state", "reason")),
     JobMetric("hajob_job_condition", "gauge", "1 for the status of each condition.", ("type", "status", "reason")),
+    JobMetric("hajob_job_chips", "gauge", "Chips of the job at full size, spare nodes not counted."),
     JobMetric("hajob_job_step", "gauge", "Newest finished step."),
     JobMetric("hajob_job_step_seconds", "gauge", "Time that a step takes at the present size."),
     JobMetric("hajob_job_goodput_seconds", "counter", "Where the job's time went, since its start.", ("bucket",)),
     JobMetric("hajob_job_protected", "gauge", "1 for each action that would work now, else 0.", ("action",)),
+    JobMetric(
+        "hajob_job_unmet_precondition", "gauge", "1 for each precondition that keeps an action from working.", ("name",)
+    ),
     JobMetric("hajob_job_data_parallel_ranks", "gauge", "Data-parallel ranks, current and desired.", ("kind",)),
     JobMetric("hajob_job_spare_nodes", "gauge", "Spare nodes, ready and desired.", ("kind",)),
     JobMetric("hajob_job_restarts", "counter", "Restarts of the whole job, since its start.", ("cause",)),
     JobMetric("hajob_job_takeovers", "counter", "Lost MindIO controllers that were replaced, since the job's start."),
     JobMetric("hajob_job_incidents", "counter", "Incidents that closed.", ("action", "outcome", "code")),
+    JobMetric("hajob_job_open_incident_seconds", "gauge", "For how long the open incident has lasted; 0 without one."),
     JobMetric("hajob_job_outage_seconds", "counter", "Outage of incidents that closed, by its parts.", ("phase",)),
     JobMetric("hajob_job_lost_steps", "counter", "Steps done again after incidents that closed."),
     JobMetric("hajob_job_checkpoints_refused", "counter", "Checkpoints not loaded, by reason.", ("reason",)),
@@ -74,12 +81,25 @@ class JobReading(NamedTuple):
     budgets_left: Mapping[Action, int] = MappingProxyType({})
 
 
+_COUNTS_BEFORE_INCIDENTS: Final[Mapping[tuple[str, Labels], float]] = {
+    ("hajob_job_lost_steps", ()): 0.0,
+    **{("hajob_job_outage_seconds", (phase,)): 0.0 for phase in PHASE_ENDING_AT.values()},
+}
+
+
 @dataclass(slots=True)
 class _Tally:
-    """What is counted of the incidents of a job; `newest`: number of the last one that is counted."""
+    """What is counted of a job.
+
+    Attributes:
+        newest: number of the last incident that is counted.
+        counts: of incidents; those whose labels are known before one comes begin at 0, so that its first is seen.
+        goodput: most seconds that each bucket had.
+    """
 
     newest: int
-    counts: dict[tuple[str, Labels], float] = field(default_factory=dict)
+    counts: dict[tuple[str, Labels], float] = field(default_factory=lambda: dict(_COUNTS_BEFORE_INCIDENTS))
+    goodput: dict[str, int] = field(default_factory=dict)
 
     def add_closed(self, incidents: Iterable[IncidentEntry]) -> None:
         """Count the incidents that have closed since the last look."""
@@ -89,6 +109,12 @@ class _Tally:
                 self.newest = one.incarnation
                 for name, labels, amount in _samples_of_incident(one):
                     self.counts[name, labels] = self.counts.get((name, labels), 0.0) + amount
+
+    def add_goodput(self, buckets: Iterable[GoodputBucket]) -> Iterator[Sample]:
+        """Yield the seconds of each bucket; one that lost some to another stands until it has more than ever."""
+        for one in buckets:
+            most = self.goodput[one.name] = max(one.seconds, self.goodput.get(one.name, 0))
+            yield "hajob_job_goodput_seconds", (one.name,), most
 
 
 class JobSource:
@@ -124,7 +150,8 @@ class JobMetrics(Collector):
             for action, left in budgets_left.items():
                 families["hajob_job_budget_left"].add_metric([*identity, str(action)], left)
             counted = ((name, labels, amount) for (name, labels), amount in tally.counts.items())
-            for name, labels, value in (*samples_of_job(job, status, now_ms), *counted):
+            spent = tally.add_goodput(status.goodput.buckets if status.goodput is not None else ())
+            for name, labels, value in (*samples_of_job(job, status, now_ms), *spent, *counted):
                 families[name].add_metric([*identity, *labels], value)
         # Whoever was deleted is counted no more: a job of the same name is another one.
         known = {one.job.metadata.uid for one in told}
@@ -161,11 +188,12 @@ def samples_of_job(job: HATrainingJob, status: HATrainingJobStatus, now_ms: int)
     for condition in status.conditions:
         yield "hajob_job_condition", (condition.type, str(condition.status), condition.reason), 1
     yield from _samples_of_progress(status)
-    for bucket in status.goodput.buckets if status.goodput is not None else ():
-        yield "hajob_job_goodput_seconds", (bucket.name,), bucket.seconds
     for one in status.recoverability:
         yield "hajob_job_protected", (str(one.action),), one.status is not ConditionStatus.FALSE
+    for missing in status.protection.unmet if status.protection is not None else ():
+        yield "hajob_job_unmet_precondition", (missing.name,), 1
     yield from _samples_of_sizes(status)
+    yield "hajob_job_open_incident_seconds", (), _seconds_of_open_incident(status.incidents, now_ms)
     yield "hajob_job_restarts", ("infrastructure",), status.restarts.infrastructure
     yield "hajob_job_restarts", ("program",), status.restarts.program
     yield "hajob_job_takeovers", (), status.takeovers.count
@@ -190,6 +218,8 @@ def _samples_of_progress(status: HATrainingJobStatus) -> Iterator[Sample]:
 
 
 def _samples_of_sizes(status: HATrainingJobStatus) -> Iterator[Sample]:
+    if status.effective is not None:
+        yield "hajob_job_chips", (), status.effective.world_size
     if status.data_parallel is not None:
         yield "hajob_job_data_parallel_ranks", ("current",), status.data_parallel.current
         yield "hajob_job_data_parallel_ranks", ("desired",), status.data_parallel.desired
@@ -206,6 +236,11 @@ def _samples_of_incident(one: IncidentEntry) -> Iterator[Sample]:
     yield "hajob_job_lost_steps", (), one.lost_steps
     for refused in one.refused_checkpoints:
         yield "hajob_job_checkpoints_refused", (refused.reason,), 1
+
+
+def _seconds_of_open_incident(incidents: Iterable[IncidentEntry], now_ms: int) -> float:
+    begun = [_milliseconds_of(one.start_time) for one in incidents if one.outcome is IncidentOutcome.OPEN]
+    return max((max(now_ms - ms, 0) / 1000 for ms in begun if ms is not None), default=0.0)
 
 
 def _waiting_seconds(job: HATrainingJob, status: HATrainingJobStatus, now_ms: int) -> float:

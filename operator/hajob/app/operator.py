@@ -34,6 +34,7 @@ from hajob.app.queues import QueueWatch
 from hajob.app.settings import Settings
 from hajob.app.tenants import Tenants
 from hajob.app.volcano import VolcanoWatch
+from hajob.app.webhook import Webhook
 from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
 from hajob.clock import Clock, SystemClock
@@ -41,6 +42,7 @@ from hajob.coordinator_link.channel import Dialer
 from hajob.faults.quarantines import Quarantines
 from hajob.faults.watch import FaultWatch, ReadObject
 from hajob.job.cluster import Cluster, NodeMarks
+from hajob.job.incident_recorder import begin_counting_incidents
 from hajob.job.ports import Ports
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import ApiCredentials, CredentialsError, load_credentials
@@ -91,6 +93,7 @@ class Operator(Candidate):
         )
         self._leader_kube = LeaderKube(kube, clock, self._lease)
         self._announcer = Announcer(kube, clock, settings.identity)
+        self._webhook = Webhook(settings.webhook_receiver(), clock)
         self._faults = FaultWatch(
             kube,
             clock,
@@ -142,6 +145,7 @@ class Operator(Candidate):
                 ),
                 self._caches.quotas,
             ),
+            feed=self._webhook,
         )
 
     def why_unfit(self) -> str:
@@ -194,7 +198,11 @@ class Operator(Candidate):
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        collectors = (JobMetrics(self._core, self._clock), ClusterMetrics(self._caches.capacity, self._marks))
+        collectors = (
+            JobMetrics(self._core, self._clock),
+            ClusterMetrics(self._caches.capacity, self._marks, self._quarantines),
+        )
+        begin_counting_incidents()
         for collector in collectors:
             metrics.REGISTRY.register(collector)
         metrics.LEASE_AGE.set_function(lambda: self._lease.seconds_since_renewal)
@@ -245,6 +253,7 @@ class Operator(Candidate):
         self._watch_over_tasks(
             [
                 asyncio.create_task(self._announcer.post_queued(), name="announcer"),
+                asyncio.create_task(self._webhook.deliver_for_ever(), name="webhook"),
                 asyncio.create_task(self._lease.hold_for_ever(), name="lease"),
                 asyncio.create_task(self._crd.compare_for_ever(), name="comparison of the CRD"),
                 asyncio.create_task(self._core.watch_coordinators(), name="count of coordinators"),

@@ -17,7 +17,9 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hajob.api import constants as names
+from hajob.app.webhook import Receiver
 from hajob.domain.savers import DEFAULT_SAVERS, compile_savers
+from hajob.job.status.incident_news import check_words
 from hajob.log_format import LogFormat
 from hajob.pods.settings import PodSettings, PullPolicy, parse_json_object
 
@@ -117,6 +119,19 @@ class Settings:
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """Port of /healthz, /readyz and /metrics."""
 
+    webhook_url: str = ""
+    """Where the begin and end of each incident are posted, signed; empty: nowhere, unless the directory says where."""
+
+    webhook_directory: str = ""
+    """Where a Secret is mounted with `url` (counts more than the one above), `key` (of the HMAC), `ca.crt`; all may be
+    missing."""
+
+    webhook_body: str = ""
+    """What a chat's robot is sent, as JSON with names such as `$message` in its texts; empty: a CloudEvent."""
+
+    webhook_cluster: str = ""
+    """Name of this cluster in each event."""
+
     log_level: LogLevel = "INFO"
     """Level of the operator's own log."""
 
@@ -146,6 +161,7 @@ class Settings:
             settings._check_names()
             settings.fault_node_labels()
             settings.served_namespaces()
+            settings.webhook_receiver()
         except ValueError as error:
             raise SystemExit(str(error)) from None
         return settings
@@ -193,6 +209,21 @@ class Settings:
             given = f"HAJOB_WATCH_NAMESPACES={self.watch_namespaces!r}"
             raise ValueError(f"{given}: {wrong!r} is no name of a namespace: give team-a,team-b")
         return found
+
+    def webhook_receiver(self) -> Receiver:
+        """Return where news of incidents go.
+
+        Raises:
+            ValueError: the body is no JSON object, or uses a name that there is not; names the variable.
+        """
+        body = parse_json_object("HAJOB_WEBHOOK_BODY", self.webhook_body) if self.webhook_body else None
+        try:
+            check_words(body)
+        except ValueError as error:
+            raise ValueError(f"HAJOB_WEBHOOK_BODY: {error}") from None
+        if self.webhook_url and not self.webhook_url.startswith(("http://", "https://")):
+            raise ValueError("HAJOB_WEBHOOK_URL begins with neither https:// nor http://")
+        return Receiver(self.webhook_url, self.webhook_directory, body, self.webhook_cluster)
 
     def pod_settings(self) -> PodSettings:
         """Return what the builders of pods need of these.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from hajob import metrics
@@ -22,6 +22,7 @@ from hajob.faults.node_quarantine import node_quarantine
 from hajob.faults.rules.cluster_faults import mark_node
 from hajob.faults.rules.quarantine import (
     QuarantineSettings,
+    counting_offences,
     keeps_node_out,
     next_change_ms,
     next_quarantine,
@@ -43,7 +44,15 @@ _MEANWHILE: Final = frozenset({404, 409})
 """It was made, changed or deleted by somebody else a moment ago."""
 
 
-class Quarantines(FaultListener):
+class OffenceSource:
+    """Who knows how often nodes were isolated: the quarantines. This one knows none."""
+
+    def offences_by_node(self) -> Mapping[str, int]:
+        """Return the offences that count now, by node."""
+        return {}
+
+
+class Quarantines(FaultListener, OffenceSource):
     """The quarantines of the cluster.
 
     Args:
@@ -78,6 +87,11 @@ class Quarantines(FaultListener):
     def pardoned_faults(self, node: str) -> Collection[str]:
         """Return the names of the node's faults that an admin has pardoned."""
         return pardoned_faults(self._current_quarantine(node), self._clock.now_milliseconds())
+
+    def offences_by_node(self) -> Mapping[str, int]:
+        """Return the offences that count now, by node: each quiet day has taken one away."""
+        now_ms, settings = self._clock.now_milliseconds(), self._settings
+        return {node: counting_offences(one, now_ms, settings) for node, one in self._known.items()}
 
     @property
     def _leads(self) -> bool:

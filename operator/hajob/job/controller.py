@@ -16,7 +16,7 @@ from hajob import metrics
 from hajob.api.conditions import Reason
 from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
-from hajob.api.status import HATrainingJobStatus
+from hajob.api.status import HATrainingJobStatus, IncidentEntry
 from hajob.clock import Alarm
 from hajob.job import observe, orders
 from hajob.job.admission import Admission
@@ -33,6 +33,7 @@ from hajob.job.reconcile_loop import LoopOwner, ReconcileLoop
 from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.status.announcements import Announcement, event_of_breaker
 from hajob.job.status.build import build_goodput, is_status_urgent
+from hajob.job.status.incident_news import news_of_incidents
 from hajob.job.status_publisher import Draft, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects, events
@@ -78,6 +79,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         self._deadlines, self._deadline_alarm = DeadlineWatch(now, now), Alarm(ports.clock)
         self._tasks: list[asyncio.Task[None]] = []
         self._left_over: set[str] = set()
+        self._told_incidents = job.status.incidents
         self._releasing: list[asyncio.Task[None]] = []
 
     @property
@@ -517,15 +519,21 @@ class JobController(CoordinatorOwner, LoopOwner):
         memory, reports = self._memory, self.coordinator.reports
         fence = self._ports.leadership.fence
         status = draft_status(self._loop.take_snapshot(), memory, self._loop.memos, before, fence)
-        return status, partial(self._status_written, memory.journal.order, reports.conversation, reports.sequence)
+        numbers = reports.conversation, reports.sequence
+        return status, partial(self._status_written, memory.journal.order, *numbers, status.incidents)
 
-    def _status_written(self, order: effects.SendOrder | None, conversation: int, sequence: int) -> None:
+    def _status_written(
+        self, order: effects.SendOrder | None, conversation: int, sequence: int, incidents: tuple[IncidentEntry, ...]
+    ) -> None:
         # Another process counts its reports anew: its own would be forgotten that nobody has written down yet.
         if conversation == self.coordinator.reports.conversation:
             self.coordinator.acknowledge_reports(sequence)
         if order != self._memory.recorded_order:
             self._memory.recorded_order = order
             self._send_order()
+        # Last, and only what the server has on record: who hears of it outside finds it in the status.
+        self._ports.feed.queue_news(news_of_incidents(self.job.metadata, self._told_incidents, incidents))
+        self._told_incidents = incidents
 
     def _post_events_of_incident(self) -> None:
         for told in self._memory.recorder.take_announcements():

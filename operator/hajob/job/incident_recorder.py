@@ -21,6 +21,15 @@ from hajob.job.status.incidents import Loaded, Record, Restoration
 from hajob.plan import effects, events
 
 
+def begin_counting_incidents() -> None:
+    """Begin every counter of incidents at 0: Prometheus counts what is added to one that it has seen before."""
+    for action in Action:
+        metrics.OUTAGE.labels(action.value)
+        for outcome in IncidentOutcome:
+            if outcome is not IncidentOutcome.OPEN:
+                metrics.INCIDENTS.labels(action.value, outcome.value)
+
+
 class IncidentRecorder:
     """The record of the newest incident of one job.
 

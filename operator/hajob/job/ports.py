@@ -12,6 +12,7 @@ from hajob.clock import Clock
 from hajob.coordinator_link.channel import Dialer
 from hajob.job.cluster import Cluster
 from hajob.job.dry_run_cache import DryRunCache
+from hajob.job.incident_feed import IncidentFeed
 from hajob.job.status_publisher import WritePace
 from hajob.kube.client import Kube
 from hajob.kube.events import Announcer
@@ -29,6 +30,7 @@ class Ports:
         leadership: of this process: its right to write, and its number.
         dry_runs: answers to the question whether the server accepts a job's pods.
         pace: of pods and non-urgent statuses.
+        feed: takes news of incidents.
     """
 
     kube: Kube
@@ -41,3 +43,4 @@ class Ports:
     leadership: Leadership
     dry_runs: DryRunCache = field(default_factory=DryRunCache)
     pace: WritePace = field(default_factory=WritePace)
+    feed: IncidentFeed = field(default_factory=IncidentFeed)

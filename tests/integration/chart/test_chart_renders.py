@@ -164,6 +164,7 @@ def test_lint_has_nothing_to_say() -> None:
 def test_values_of_the_version_before_render_the_same() -> None:
     """`helm upgrade --reuse-values` brings none of the values that came later."""
     later = "logFormat=null,jobDefaults=null,admissionPolicy=null,metrics.podMonitor=null,watchNamespaces=null"
+    later += ",metrics.rules=null,metrics.dashboards=null,webhook=null"
     assert rendered("--set", later) == rendered()
 
 
@@ -196,3 +197,13 @@ def test_what_the_chart_says_the_operator_reads() -> None:
         known = {f"HAJOB_{field.upper()}" for field in Settings.__dataclass_fields__}
         assert given.keys() <= known
         Settings.from_environment(given)
+
+
+def test_grafana_finds_both_boards() -> None:
+    labels = "metrics.dashboards.labels.grafana_dashboard=1,metrics.dashboards.labels.team=ml"
+    found = rendered("--set", "metrics.dashboards.enabled=true", "--set-string", labels)
+    (board,) = [each for each in found if each["kind"] == "ConfigMap"]
+    assert board["metadata"]["labels"].items() >= {"grafana_dashboard": "1", "team": "ml"}.items()
+    files = {f"hajob-{path.name}": path.read_text() for path in (CHART / "files/dashboards").glob("*.json")}
+    assert board["data"] == files
+    assert len(files) == 2

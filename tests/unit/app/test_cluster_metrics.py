@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from hajob.app.cluster_metrics import CHIP_STATES, NODE_STATES, ClusterMetrics
 from hajob.capacity.nodes import Capacity
+from hajob.faults.quarantines import OffenceSource
 from hajob.job.cluster import NodeMarks
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod
@@ -41,10 +43,15 @@ PODS = (
 MARKS = NodeMarks(quarantined={"quarantined"}, kept_out={"sick"}, sub_healthy=frozenset())
 
 
+class Offenders(OffenceSource):
+    def offences_by_node(self) -> Mapping[str, int]:
+        return {"bad": 3, "good": 0}
+
+
 @pytest.fixture
 def counted() -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(ClusterMetrics(Capacity.from_nodes_and_pods(NODES, PODS), MARKS))
+    registry.register(ClusterMetrics(Capacity.from_nodes_and_pods(NODES, PODS), MARKS, OffenceSource()))
     return registry
 
 
@@ -62,5 +69,12 @@ def test_every_chip_is_in_one_state(counted: CollectorRegistry) -> None:
 
 def test_a_cluster_without_nodes_has_none() -> None:
     registry = CollectorRegistry()
-    registry.register(ClusterMetrics(Capacity(), NodeMarks()))
+    registry.register(ClusterMetrics(Capacity(), NodeMarks(), OffenceSource()))
     assert registry.get_sample_value("hajob_nodes", {"state": "free"}) == 0
+
+
+def test_a_node_that_offends_is_named() -> None:
+    registry = CollectorRegistry()
+    registry.register(ClusterMetrics(Capacity(), NodeMarks(), Offenders()))
+    assert registry.get_sample_value("hajob_node_offences", {"node": "bad"}) == 3
+    assert registry.get_sample_value("hajob_node_offences", {"node": "good"}) is None

@@ -62,6 +62,7 @@ def test_a_status_becomes_metrics() -> None:
     assert jobs.value("hajob_job_goodput_seconds_total", bucket="Training") == 280
     assert jobs.value("hajob_job_protected", action="Replace") == 0
     assert jobs.value("hajob_job_protected", action="Restart") == 1
+    assert jobs.value("hajob_job_chips") == 8
     assert jobs.value("hajob_job_data_parallel_ranks", kind="current") == 4
     assert jobs.value("hajob_job_restarts_total", cause="program") == 0
     assert jobs.value("hajob_job_last_checkpoint_step") == 200
@@ -76,6 +77,28 @@ def test_a_job_that_waits_says_how_long() -> None:
     jobs = Jobs(job)
     reason = job["status"]["summary"].get("reason", "")
     assert jobs.value("hajob_job_waiting_seconds", reason=reason) == pytest.approx(5, abs=1)
+
+
+def test_no_counter_falls_when_time_moves_to_another_bucket() -> None:
+    """What an outage began with is moved to Detection; Prometheus would take a smaller value for a new beginning."""
+    jobs, less = Jobs(told_job()), told_job()
+    assert jobs.value("hajob_job_goodput_seconds_total", bucket="Training") == 280
+    less["status"]["goodput"]["buckets"] = [{"name": "Training", "seconds": 277}]
+    jobs.jobs = [less]
+    assert jobs.value("hajob_job_goodput_seconds_total", bucket="Training") == 280
+
+
+def test_what_is_counted_of_incidents_begins_at_0() -> None:
+    jobs = Jobs(told_job())
+    assert jobs.value("hajob_job_lost_steps_total") == 0
+    assert jobs.value("hajob_job_outage_seconds_total", phase="Detection") == 0
+
+
+def test_an_open_incident_says_for_how_long() -> None:
+    jobs = Jobs(told_job())
+    assert jobs.value("hajob_job_open_incident_seconds") == 0
+    jobs.jobs = [with_incident(3, outcome="Open", startTime="2026-01-01T00:00:00Z")]
+    assert (jobs.value("hajob_job_open_incident_seconds") or 0) > 0
 
 
 def test_an_incident_is_counted_once_it_has_closed() -> None:

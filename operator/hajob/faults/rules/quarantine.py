@@ -115,6 +115,11 @@ def keeps_node_out(known: NodeQuarantine | None, now_ms: int) -> bool:
     return known is not None and known.keeps_out(_to_datetime(now_ms))
 
 
+def counting_offences(known: NodeQuarantine, now_ms: int, settings: QuarantineSettings) -> int:
+    """Return the offences of a node that count now: each quiet day has taken one away."""
+    return _counting_offences(known, _to_datetime(now_ms), settings)
+
+
 def next_change_ms(known: NodeQuarantine, settings: QuarantineSettings) -> int | None:
     """Return when `next_quarantine` would next change by time alone; None: never."""
     spec, status = known.spec, known.status
