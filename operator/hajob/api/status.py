@@ -74,7 +74,7 @@ class Summary(ApiModel):
     last_outage: Word = ""
     """How long the newest outage took."""
     goodput: Word = ""
-    """Share of the time that went into training."""
+    """Share of the time that went into training, without what was asked for (Paused, Suspended)."""
     step_time: Word = ""
     """How long a step takes now."""
     protected: Word = ""
@@ -191,7 +191,9 @@ class Goodput(ApiModel):
     """Where the time went."""
 
     percent: Annotated[int, Field(ge=0, le=100)]
-    """Share of the time that went into training."""
+    """Share of all time that went into training."""
+    percent_of_wanted: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Share of the time in which nobody had asked the job to stand (Paused, Suspended) that went into training."""
     buckets: Annotated[tuple[GoodputBucket, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
     """All of the time since the start."""
 

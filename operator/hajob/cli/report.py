@@ -14,8 +14,7 @@ from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Block, Table, print_answer
 from hajob.cli.quarantine import parse_duration
-from hajob.cli.status import ASKED_FOR
-from hajob.domain.goodput import Bucket
+from hajob.domain.goodput import ASKED_FOR, Bucket
 from hajob.domain.text import counted_noun
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 

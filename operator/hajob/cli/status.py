@@ -13,14 +13,13 @@ from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_li
 from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
+from hajob.domain.goodput import ASKED_FOR
 from hajob.sources import pod as pod_source
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
 if TYPE_CHECKING:
     from hajob.api.base import Json
 
-ASKED_FOR: Final = frozenset({"Suspended", "Paused"})
-"""Buckets of time in which nobody wanted the job to train."""
 _LINES: Final = 4
 """Lines of a message that are shown here; `why` shows all."""
 

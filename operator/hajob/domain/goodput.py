@@ -32,6 +32,8 @@ class Bucket(StrEnum):
 
 PROGRESS: Final = frozenset({Bucket.TRAINING, Bucket.LOST_STEPS})
 """Buckets of time in which ranks finish steps."""
+ASKED_FOR: Final = frozenset({Bucket.PAUSED, Bucket.SUSPENDED})
+"""Buckets of time in which somebody wanted the job to stand: no loss, and no sign of a bad cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +135,12 @@ class Account:
     @property
     def percent_training(self) -> int:
         """Percentage of training time, rounded down; 0 before anything is booked."""
-        total = self.total_ms
-        return 100 * self.booked.get(Bucket.TRAINING, 0) // total if total else 0
+        return self._percent_of(self.total_ms)
+
+    @property
+    def percent_of_wanted(self) -> int:
+        """Percentage of training in the time that was not `ASKED_FOR`, rounded down; 0 before anything is booked."""
+        return self._percent_of(self.total_ms - sum(self.booked.get(bucket, 0) for bucket in ASKED_FOR))
+
+    def _percent_of(self, whole_ms: int) -> int:
+        return 100 * self.booked.get(Bucket.TRAINING, 0) // whole_ms if whole_ms else 0

@@ -9,10 +9,9 @@ from hajob.api.status import MAX_INCIDENTS
 from hajob.cli.job_view import HEALTHY, JobView, outage_milliseconds
 from hajob.cli.jobs import jobs_of_namespace, order_by_trouble
 from hajob.cli.objects import ReadObjects
-from hajob.cli.status import ASKED_FOR
 from hajob.cli.watch import is_training
 from hajob.domain.actions import Action
-from hajob.domain.goodput import Bucket
+from hajob.domain.goodput import ASKED_FOR, Bucket
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 from hajob.web.steps import milliseconds_at
 

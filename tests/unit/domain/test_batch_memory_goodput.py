@@ -119,6 +119,9 @@ def test_shrunk_time_is_split_by_what_is_missing() -> None:
     account = Account(0, Bucket.TRAINING).set_missing(1, 4, 1000).book_until(2000)
     assert account.booked == {Bucket.TRAINING: 1750, Bucket.SHRUNK: 250}
     assert account.percent_training == 87
+    now = account.since_ms
+    suspended = account.switch_bucket(Bucket.SUSPENDED, now).book_until(now + account.total_ms)
+    assert (suspended.percent_training, suspended.percent_of_wanted) == (43, 87)
     assert account.set_missing(0, 4, 2000).book_until(3000).booked[Bucket.TRAINING] == 2750
 
 
@@ -156,7 +159,7 @@ def test_time_is_moved_never_made() -> None:
         Bucket.LOST_STEPS: 400,
     }
     assert account.move_time(Bucket.TRAINING, Bucket.TRAINING, 5) is account
-    assert Account(0).percent_training == 0
+    assert Account(0).percent_training == Account(0).percent_of_wanted == 0
 
 
 @pytest.mark.parametrize(("missing", "desired"), [(4, 4), (-1, 4), (0, 0)])

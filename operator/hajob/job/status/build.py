@@ -556,4 +556,4 @@ def build_goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
         for bucket, milliseconds in until.booked.items()
         if milliseconds >= 1000
     )
-    return api.Goodput(percent=until.percent_training, buckets=buckets)
+    return api.Goodput(percent=until.percent_training, percent_of_wanted=until.percent_of_wanted, buckets=buckets)

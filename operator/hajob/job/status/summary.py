@@ -97,7 +97,7 @@ def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summ
         size=f"{size.current}/{size.desired}",
         recovery=(newest.action or "") if newest else "",
         last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome is not IncidentOutcome.OPEN else "",
-        goodput=f"{facts.goodput.percent}%" if facts.goodput else "",
+        goodput=f"{facts.goodput.percent_of_wanted}%" if facts.goodput else "",
         step_time=step_time_in_words(facts.step_ms),
         protected=protection_in_a_word(facts.recoverability),
         nodes=f"{len(nodes)}/{facts.num_nodes}",
