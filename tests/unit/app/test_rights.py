@@ -31,7 +31,7 @@ VERBS = {
     "patch_object": "patch",
     "delete_object": "delete",
 }
-NOT_FROM_PODS = {"cli"}
+NOT_FROM_PODS = {"cli", "web"}
 """Rooms whose code runs with a person's rights."""
 CHANGES = {
     "Create": ("create",),
