@@ -10,9 +10,9 @@ from hajob.job.observe import events_of_places
 from hajob.job.snapshot import JobSnapshot
 from hajob.kube.client import ApiError
 from hajob.plan import events
-from hajob.plan.state import JobPhase
+from hajob.plan.state import JobPhase, Shrunk
 from hajob.pods.naming import pod_group_name
-from hajob.sources.pod_group import PATIENCE_SECONDS, PodGroupView
+from hajob.sources.pod_group import PATIENCE_SECONDS, PodGroupView, VolcanoQueue
 from tests.rigs.snapshots import RUNNING, rank, snapshot
 
 PENDING = replace(RUNNING, phase=JobPhase.PENDING)
@@ -65,3 +65,17 @@ def test_a_job_with_all_its_nodes_waits_for_nothing() -> None:
     found = snapshot({"scheduling": {"gangPolicy": "Volcano"}}, pods=pods, state=PENDING)
     found.cluster.pod_groups.store_group(replace(GROUP, phase="Running", reasons=(("JobEnqueueFailed", "old"),)))
     assert (found.gang_wait, told(found)) == ("", [])
+
+
+def test_a_growth_that_its_queue_has_no_room_for_is_held_back() -> None:
+    pods = [rank(number) for number in range(3)]
+    shrunk = replace(
+        RUNNING, phase=JobPhase.SHRUNK, shrunk=Shrunk(dropped=(3,), ranks=(6, 7), nodes=(3,), lost_nodes=(3,))
+    )
+    found = snapshot({"scheduling": {"gangPolicy": "Volcano"}}, pods=pods, state=shrunk)
+    found.cluster.pod_groups.store_group(replace(GROUP, phase="Running"))
+    chip = names.DEFAULT_RESOURCE_NAME
+    found.cluster.pod_groups.store_queue(VolcanoQueue("research", capability=((chip, 8),), allocated=((chip, 7),)))
+    assert found.growth_refused == f"queue research of Volcano is full: it may have 8 {chip} and has 7; 2 are needed"
+    found.cluster.pod_groups.store_queue(VolcanoQueue("research", capability=((chip, 8),), allocated=((chip, 6),)))
+    assert found.growth_refused == ""
