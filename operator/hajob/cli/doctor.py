@@ -96,12 +96,13 @@ def diagnose_and_print(
     gathered = gatherer.gather_everything(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     schedulers = gatherer.gather_schedulers(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     kueue = gatherer.gather_kueue()
+    nodes = [raw for raw in gathered.objects if raw.get("kind") == "Node"]
     if job is not None:
         pods = gatherer.pods_of_job(arguments.namespace, arguments.job)
-        found = [*findings_of_job(job, pods, gathered), *findings_of_schedulers(schedulers, [job])]
+        found = [*findings_of_job(job, pods, gathered), *findings_of_schedulers(schedulers, [job], nodes)]
         found += findings_of_kueue(kueue, schedulers.operator, [job], pods)
     else:
-        found = [*findings_of_cluster(gathered), *findings_of_schedulers(schedulers, gathered.jobs)]
+        found = [*findings_of_cluster(gathered), *findings_of_schedulers(schedulers, gathered.jobs, nodes)]
         found += findings_of_kueue(kueue, schedulers.operator, gathered.jobs)
     answer = Answer(list(findings_as_text(found)), {"findings": [dataclasses.asdict(one) for one in found]})
     for line in lines_of_answer(answer, arguments.output):

@@ -7,7 +7,7 @@ a node or none (docs/admin/schedulers.md). Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.enums import GangPolicy
 from hajob.cli.diagnosis import Finding, Grade
+from hajob.domain.text import first_of_list
+from hajob.sources.node import node_view_of
 from hajob.sources.pod_group import queue_view_of
 from hajob.sources.reading import items, mapping, name_of_object, parse_whole_number, text
 
@@ -57,7 +59,7 @@ def plugin_is_in_volcano_mode(daemon_sets: Iterable[Json]) -> tuple[str, bool] |
     return None
 
 
-def findings_of_schedulers(gathered: Schedulers, jobs: Iterable[Json]) -> Iterator[Finding]:
+def findings_of_schedulers(gathered: Schedulers, jobs: Sequence[Json], nodes: Iterable[Json] = ()) -> Iterator[Finding]:
     """Yield which mode the device plugin is in, whether Volcano is there and served, and the jobs that fit neither."""
     plugin = plugin_is_in_volcano_mode(gathered.daemon_sets)
     in_volcano_mode = plugin is not None and plugin[1]
@@ -76,6 +78,23 @@ def findings_of_schedulers(gathered: Schedulers, jobs: Iterable[Json]) -> Iterat
         yield Finding(grade, "Volcano", f"is installed, with {len(gathered.queues)} queues, {told}", do)
     for job in jobs:
         yield from _findings_of_job(job, gathered, in_volcano_mode=in_volcano_mode)
+    if any("superPodChips" in mapping(mapping(job.get("spec")).get("accelerator")) for job in jobs):
+        yield from _findings_of_super_pods(nodes)
+
+
+def _findings_of_super_pods(nodes: Iterable[Json]) -> Iterator[Finding]:
+    """Yield which nodes with chips do not say in which super pod they are, where a job asks for blocks."""
+    views = [node_view_of(raw) for raw in nodes]
+    without = sorted(one.name for one in views if one.all_chips and names.LABEL_NODE_SUPER_POD not in one.labels)
+    if without:
+        shown = first_of_list(without, 3)
+        yield Finding(
+            Grade.NOTE,
+            "super pods",
+            f"{len(without)} nodes with chips have no label {names.LABEL_NODE_SUPER_POD} ({shown}): "
+            "jobs with superPodChips put no replacement there",
+            f"the device plugin writes it on A3 nodes; see its log ({_PAGE})",
+        )
 
 
 def _findings_of_job(job: Json, gathered: Schedulers, *, in_volcano_mode: bool) -> Iterator[Finding]:

@@ -77,3 +77,16 @@ def test_an_operator_without_rights_to_volcano_is_noted() -> None:
 
     assert grades(OPERATOR) == [Grade.FINE]
     assert grades({}) == [Grade.NOTE]
+
+
+def test_nodes_that_do_not_tell_their_super_pod_are_noted() -> None:
+    def node(name: str, **labels: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": labels}, "status": {"capacity": {"huawei.com/Ascend910": "16"}}}
+
+    nodes = [node("told", **{"huawei.com/topotree.superpodid": "0"}), node("untold"), {"metadata": {"name": "cpu"}}]
+    in_blocks = job("Volcano")
+    in_blocks["spec"]["accelerator"]["superPodChips"] = 32
+    found = Schedulers(queues=QUEUES, operator=OPERATOR)
+    (note,) = [one for one in findings_of_schedulers(found, [in_blocks], nodes) if one.grade is Grade.NOTE]
+    assert note.message.startswith("1 nodes with chips have no label huawei.com/topotree.superpodid (untold)")
+    assert [one for one in findings_of_schedulers(found, [job("Volcano")], nodes) if one.grade is Grade.NOTE] == []
