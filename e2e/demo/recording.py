@@ -43,8 +43,8 @@ class Recording:
         self.moments: list[Moment] = []
 
     def add_moment(self, seconds: float, doing: str, board: Board) -> None:
-        """Keep a picture, if a training is in it."""
-        if board.nodes and board.goal:
+        """Keep a picture once there is a training in it."""
+        if board.nodes and board.step:
             self.moments.append(Moment(seconds, doing, board))
 
     def write(self, path: Path, last: str) -> None:

@@ -75,7 +75,7 @@ TOLD_BY_SIDECARS: Final = (
 _CODE: Final = re.compile(
     r"iteration +\d|\d\d:\d\d:\d\d|megatron|torch distributed|world size: \d|will not load any|loss value"
     r"|^hajob: |^usage: |^from |^if hasattr|queue\.Queue|Traceback|nnodes|max-restarts|no-python run|-filters"
-    r"|\(\?|\(!|\[\^|\\[swbdn]|\$\(|^import |^kubectl |https?://|^Callable|has\(|size\(self|oldSelf|self\.spec"
+    r"|\(\?|\(!|\[\^|\\[swbdn]|\$\(|^import |^kubectl (?!.*; )|https?://|^Callable|has\(|size\(self|oldSelf|self\.spec"
 )
 """What is no sentence, although it has blanks: patterns, scripts, commands to be copied, rules of the CRD."""
 _WORD: Final = re.compile(r"(?<![\w/.\-])[a-z][a-z'’-]+(?![\w/(=])")

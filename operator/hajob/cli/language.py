@@ -68,7 +68,7 @@ OF_ARGPARSE: Final = (
 _WORDS_OF_TABLES: Final = (
     "unknown none ok note problem error options commands operator breaker sources rejected faults conditions pods "
     "status state rights jobs actions refused taken created started ready starts ends training free cordoned sick "
-    "waits stands stand step goodput nodes incidents why protected"
+    "waits stands stand step goodput nodes incidents why protected incident output protection"
 )
 _COUNTED: Final = (
     *("node", "such node", "free node", "spare node", "pod", "rank", "step", "incident", "job", "chip", "file", "call"),

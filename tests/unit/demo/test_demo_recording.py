@@ -34,6 +34,7 @@ def test_of_each_deed_the_standstill_and_the_end_are_chosen() -> None:
 def test_before_there_is_a_training_nothing_is_kept() -> None:
     recording = Recording()
     recording.add_moment(1, "building", Board())
+    recording.add_moment(1, "waiting for ranks", replace(BOARD, ranks={}))
     recording.add_moment(2, "starting", BOARD)
     assert [moment.doing for moment in recording.moments] == ["starting"]
 
