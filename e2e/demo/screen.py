@@ -24,7 +24,7 @@ from e2e.demo.recording import Recording
 
 REFRESH_PER_SECOND = 8
 SILENT_SECONDS = 15.0
-"""After so long without a line, one says that it still goes on."""
+"""After so long without a line, one says that it still goes on; then after twice as long, and so on."""
 
 
 class Screen:
@@ -103,5 +103,7 @@ class Screen:
     def _show_signs_of_life(self, over: threading.Event) -> None:
         """Say that it still goes on, where no picture shows it."""
         while not over.wait(1.0):
-            if self._doing and time.monotonic() - self._said_at >= SILENT_SECONDS:
-                self.say(f"  still: {self._doing} ({time.monotonic() - self._since:.0f} s)")
+            waited = time.monotonic() - self._since
+            # A training that goes on until somebody ends it must not fill a log with that.
+            if self._doing and time.monotonic() - self._said_at >= max(SILENT_SECONDS, waited / 2):
+                self.say(f"  still: {self._doing} ({waited:.0f} s)")

@@ -29,6 +29,7 @@ network.agentPort network.coordinatorPort network.mindIOPort network.rendezvousP
 
 PLAYED = {
     **dict.fromkeys(EVERYWHERE.split(), "test_in_place"),
+    "restartCheckpointPolicy": "test_a_request_waits_for_a_silent_coordinator",
     "startupDeadlineSeconds": "test_a_start_that_stands_still_is_given_up",
     "scheduling.gangPolicy": "test_a_start_waits_for_its_last_node",
     "scheduling.capacityTimeoutSeconds": "test_a_start_waits_for_its_last_node",
