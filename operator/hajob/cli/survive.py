@@ -46,7 +46,7 @@ _COLUMNS: Final = ("ACTION", "LOSSES", "COST", "NODE RANKS", "WHY NOT LESS")
 _DETAIL: Final = re.compile(r": \[[\d, ]*\]")
 """The numbers behind a sentence that counts for several losses."""
 _NODE_ACTIONS_BEGIN: Final = ACTION_ORDER[Action.REPLACE]
-COSTS: Final = {
+_COSTS: Final = {
     Action.RETRY: "the step is repeated",
     Action.IN_PLACE: "no step; new processes in the same pods",
     Action.REPLACE: "no step; the state comes from copies",
@@ -54,7 +54,6 @@ COSTS: Final = {
     Action.CHECKPOINT: "no step; the last one is saved, then all starts anew",
     Action.RESTART: "the steps since the newest checkpoint",
 }
-"""What each action costs a training."""
 FROM_CHECKPOINT: Final = "the steps since the newest checkpoint; processes that live stay"
 """What a repair costs where no copy of a part of the state is left: every rank loads the checkpoint."""
 
@@ -245,7 +244,7 @@ def _lost_together(layout: Layout, lost: Sequence[int]) -> tuple[int, ...]:
 
 def _row_of_outcome(one: Outcome, played: int) -> tuple[str, ...]:
     shown = first_of_list(["+".join(map(str, loss)) for loss in one.losses], 6)
-    cost = COSTS[one.action] if one.action is not None else "everything since the newest checkpoint"
+    cost = _COSTS[one.action] if one.action is not None else "everything since the newest checkpoint"
     if one.action is Action.REPLACE and not one.keeps_copies:
         cost = FROM_CHECKPOINT
     return one.action or "the job fails", f"{len(one.losses)} of {played}", cost, shown, one.why

@@ -10,13 +10,13 @@ from hajob.cli.job_view import JobView, outage_milliseconds
 from hajob.cli.objects import ReadObjects, find_job
 from hajob.cli.simulate import answer_as_json
 from hajob.cli.status import pod_state, pods_of
-from hajob.cli.survive import COSTS, free_nodes_for, spec_of_job
+from hajob.cli.survive import free_nodes_for, spec_of_job
 from hajob.cli.timeline import what_of
 from hajob.cli.watch import Seat, seats_of_job
 from hajob.domain.actions import Action
 from hajob.plan.policy import layout_from_spec
 from hajob.plan.protection import need_of_precondition, remedy_of_precondition
-from hajob.plan.simulate import SimulationRequest, simulate_loss
+from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
 from hajob.sources.pod import PodView
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 from hajob.web.jobs import goodput_since_start, row_of_job, seconds_by_bucket
@@ -171,7 +171,7 @@ def loss_of_node(
         "nodeRank": node_rank,
         "action": told["action"],
         "failure": answer.failure,
-        "cost": COSTS[answer.action] if answer.action is not None else "",
+        "cost": _cost_of_answer(answer),
         "freeNodes": free,
         "dataParallel": told["dataParallel"],
         "spare": answer.places.get(node_rank, ""),
@@ -184,6 +184,17 @@ def loss_of_node(
         ],
         "notes": notes,
     }
+
+
+def _cost_of_answer(answer: SimulationResult) -> str:
+    """Return the action whose cost the loss has: Restart, too, where every rank loads the checkpoint all the same."""
+    if answer.action is None:
+        return ""
+    repaired = answer.action in {Action.IN_PLACE, Action.REPLACE}
+    # A replacement finds its state at a copy, unless all copies of a part were lost with it.
+    if repaired and any(one.giver is None for one in answer.repairs):
+        return Action.RESTART.value
+    return answer.action.value
 
 
 def _usual_outage(job: JobView, action: Action | None) -> int | None:

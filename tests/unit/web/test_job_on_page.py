@@ -15,6 +15,7 @@ from hajob.plan.state import JobPhase
 from hajob.web.jobs import DAY_MS, goodput_of_day, list_of_jobs, row_of_job
 from hajob.web.one_job import copies_of_job, loss_of_node, whole_job
 from hajob.web.steps import MOST_POINTS, StepHistory, points_of_status
+from tests.rigs.page_town import chip_node
 from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
 from tests.rigs.told_server import PODS, READY, ToldServer, rank_pod_object
 
@@ -169,10 +170,21 @@ def test_the_loss_of_a_node_is_answered_by_the_planner() -> None:
     server = ToldServer(told_job())
     server.forbidden = {"/api/v1/nodes"}
     told = loss_of_node(server, PLACES, (NAMESPACE, NAME), 3, NOW_MS)
-    assert (told["action"], told["freeNodes"]) == ("Shrink", 0)
+    assert (told["action"], told["freeNodes"], told["cost"]) == ("Shrink", 0, "Shrink")
     refused = {one["action"]: one["message"] for one in told["considered"] if not one["taken"]}
     assert "node" in refused["Replace"]
     assert told["notes"], "nodes cannot be read: none is taken for free, and it is said"
+
+
+def test_a_replacement_without_a_copy_costs_steps() -> None:
+    """One copy only: what is lost comes from the checkpoint, whatever the action is called."""
+    job = told_job()
+    job["spec"]["optimizer"] = {"copies": 1}
+    nodes = {"items": [chip_node(f"node-{number}") for number in range(5)]}
+    server = ToldServer(job, **{"/api/v1/nodes": nodes, "/api/v1/pods": {"items": ALL_RANKS}})
+    told = loss_of_node(server, PLACES, (NAMESPACE, NAME), 3, NOW_MS)
+    assert told["fromCheckpoint"] > 0
+    assert told["cost"] == "Restart"
 
 
 def test_a_node_rank_that_is_not_there_is_refused() -> None:

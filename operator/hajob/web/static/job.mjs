@@ -104,7 +104,7 @@ function LossAnswer({ told, job }) {
   if (told.stepTime !== null && told.stepTime > 1.005) facts.push(say("loss.slower", { times: told.stepTime.toFixed(2) }));
   facts.push(say("loss.free", { n: told.freeNodes }));
   return html`
-    <p class="verdict"><${State} kind="action" word=${told.action || "fails"} /> ${told.action ? wordFor("cost", told.action) : told.failure}</p>
+    <p class="verdict"><${State} kind="action" word=${told.action || "fails"} /> ${told.action ? wordFor("cost", told.cost) : told.failure}</p>
     <p>${facts.join(" · ")}</p>
     <ul>${told.considered.map((one) => html`<li key=${one.action} class=${one.taken ? "taken" : "refused"}><b>${wordFor("action", one.action)}</b> ${one.taken ? say("loss.taken") : one.message}</li>`)}</ul>
     ${!job.trains && html`<p class="soft">${say("loss.standing")}</p>`}
