@@ -273,6 +273,12 @@ def spec_of_sizes() -> dict[str, Any]:
     return {"elastic": {"restartSize": "Available"}, "template": template}
 
 
+@pytest.mark.parametrize("phase", [JobPhase.SHRUNK, JobPhase.GATHERING, JobPhase.MIGRATING, JobPhase.EXPANDING])
+def test_a_job_with_fewer_pods_keeps_its_quota(phase: JobPhase) -> None:
+    raw, state = workload_of(example_job("quickstart"), READY), replace(RUNNING, phase=phase)
+    assert changes_of(taken(raw, state=state, pods=[rank(0), rank(1)])) == ()
+
+
 def test_a_later_start_may_have_fewer_nodes() -> None:
     spec = spec_of_sizes()
     made = taken(spec=spec, state=SUSPENDED)
