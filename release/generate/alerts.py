@@ -277,6 +277,9 @@ served.
 Metrics of a job have labels `namespace` and `job`. Prometheus keeps them only with `honor_labels: true`, which the
 chart's monitors set; else it calls them `exported_job`, and no alert of a job ever fires.
 
+Two boards for Grafana, of the fleet and of one job, come with `--set metrics.dashboards.enabled=true`: a ConfigMap with
+the label by which Grafana's sidecar finds it. Without a sidecar, import the files of `charts/hajob/files/dashboards`.
+
 | alert | severity | it says |
 | --- | --- | --- |
 """

@@ -27,6 +27,7 @@ from hajob.clock import Clock
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import ApiCredentials
 from hajob.metrics import FRONTEND_RESTARTS
+from hajob.version import VERSION
 
 with without_package("kubernetes"):  # kopf would load it for owner references of its models: 16 MiB
     import kopf
@@ -259,13 +260,21 @@ async def _release_until_done(intake: OperatorCore, uid: str, clock: Clock) -> N
             return
 
 
-def connection_info(credentials: ApiCredentials) -> kopf.ConnectionInfo:
+class OperatorConnection(kopf.ConnectionInfo):  # type: ignore[misc]
+    """Credentials that name the operator to the server: what kopf writes has its name as field manager, too."""
+
+    def as_http_headers(self) -> dict[str, str]:
+        """Return the headers of each request."""
+        return {**super().as_http_headers(), "User-Agent": f"{names.OPERATOR_NAME}/{VERSION}"}
+
+
+def connection_info(credentials: ApiCredentials) -> OperatorConnection:
     """Return the operator's credentials in kopf's form; proxies of the environment are not used.
 
     The same credentials make equal values: kopf then ends when they are refused twice. With anything in them that
     changes, such as a time of expiry, it would offer them again and again without a pause.
     """
-    return kopf.ConnectionInfo(
+    return OperatorConnection(
         server=credentials.server,
         ca_path=credentials.ca_file or None,
         certificate_path=credentials.certificate_file or None,

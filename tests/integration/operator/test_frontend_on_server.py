@@ -97,6 +97,8 @@ async def test_a_job_is_handed_over_protected_held_and_let_go(
     held = await kube.get_object(names.PLURAL, where, name)
     assert _finalizers(held) == [names.FINALIZER]
     assert "annotations" not in held["metadata"]
+    managers = {one["manager"] for one in held["metadata"]["managedFields"]}
+    assert managers <= {names.OPERATOR_NAME, "hajob-operator"}, "kopf writes by the operator's name"
     intake.may_release.set()
     await intake.until(lambda: uid in intake.gone)
     with pytest.raises(ApiError) as gone:
