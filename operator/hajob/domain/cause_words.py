@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Cause
 
 _EXCEPTION: Final = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Warning)(?:: |$)")
@@ -25,7 +26,8 @@ def headline_of_output(text: str) -> str:
 def sentence_of_cause(cause: Cause, *more: str) -> str:
     """Return one line: what went wrong, then in brackets where, and what else the caller has to say about it."""
     text, where = _split_message(cause.message)
-    said = headline_of_output(text)
+    # Of a hang the coordinator speaks first, and the stacks that it adds have no last word.
+    said = text.partition("\n")[0] if cause.kind is FactKind.HANG else headline_of_output(text)
     if not said:
         said = cause.code or "of unknown cause"
     elif cause.code and cause.code.startswith("SIG") and cause.code not in said:

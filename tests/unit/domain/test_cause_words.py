@@ -74,3 +74,10 @@ def test_output_cannot_play_with_a_terminal() -> None:
 def test_a_cause_keeps_harmless_words() -> None:
     fact = Fact("1", FactKind.PROCESS_EXITED, message="\x1b]0;title\x07\x1b[1mKeyError\x1b[0m: 'x'")
     assert Cause.from_fact(fact, (1,), 5).message == "KeyError: 'x'"
+
+
+def test_of_a_hang_the_sentence_comes_before_the_stacks() -> None:
+    told = "every process lives, but no step has ended for 120 s; step 9 was the last, ranks [1] are behind"
+    stack = 'rank 1 stands here:\nFile "train.py", line 153 in at\nFile "transport.py", line 211 in _read'
+    cause = Cause(FactKind.HANG, code="Hang", node_name="node-1", first_rank=1, num_ranks=1, message=f"{told}\n{stack}")
+    assert sentence_of_cause(cause) == f"{told} (node-1, rank 1)"
