@@ -11,6 +11,7 @@ import pytest
 
 from e2e.harness.images import taskd_environment
 from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
@@ -65,6 +66,7 @@ def test_a_node_under_taskd_is_replaced(rig: Rig) -> None:
     assert_recovered(job, [4, 5], ITERATIONS)
 
 
+@pytest.mark.slow
 def test_the_node_of_the_manager_restarts_every_pod(rig: Rig) -> None:
     job = submit(rig, arguments=["--save-interval", "5"])
     told = {one["action"]: one.get("message", "") for one in job.status()["recoverability"]}
@@ -76,6 +78,7 @@ def test_the_node_of_the_manager_restarts_every_pod(rig: Rig) -> None:
     assert_weights_equal(job, ITERATIONS)
 
 
+@only_e2e
 def test_a_retry_under_taskd_that_fails_is_named_again(rig: Rig) -> None:
     """The second globalFault of a cycle is heard only under another uuid."""
     job = submit(rig)
@@ -88,6 +91,7 @@ def test_a_retry_under_taskd_that_fails_is_named_again(rig: Rig) -> None:
     assert_recovered(job, [3], ITERATIONS)
 
 
+@pytest.mark.slow
 def test_a_job_under_taskd_shrinks_and_grows_back(start_rig: StartRig) -> None:
     rig = start_rig(RigLayout(chip_nodes=4))
     job = submit(rig, iterations=600, spec=dict(IMPATIENT), arguments=["--enable-elastic-training"])
@@ -102,6 +106,7 @@ def test_a_job_under_taskd_shrinks_and_grows_back(start_rig: StartRig) -> None:
     assert_weights_equal(job, 600)
 
 
+@only_e2e
 def test_a_node_is_left_by_a_hot_switch_under_taskd(rig: Rig) -> None:
     job = submit(rig)
     node = job.node_of(1)
@@ -112,6 +117,7 @@ def test_a_node_is_left_by_a_hot_switch_under_taskd(rig: Rig) -> None:
     assert_recovered(job, [2, 3], ITERATIONS)
 
 
+@only_e2e
 def test_a_pause_under_taskd_ends_and_a_fault_follows(rig: Rig) -> None:
     job = submit(rig)
     job.patch({"spec": {"pause": {"requestTime": "2026-11-22T01:00:00Z"}}})
@@ -124,6 +130,7 @@ def test_a_pause_under_taskd_ends_and_a_fault_follows(rig: Rig) -> None:
     assert_recovered(job, [5], ITERATIONS)
 
 
+@only_e2e
 def test_a_save_under_taskd_is_what_the_next_start_loads(rig: Rig) -> None:
     job = submit(rig, spec=without("Retry", "InPlace", "Replace", "Shrink"))
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
@@ -136,6 +143,7 @@ def test_a_save_under_taskd_is_what_the_next_start_loads(rig: Rig) -> None:
     assert_weights_equal(job, ITERATIONS)
 
 
+@only_e2e
 def test_a_lost_manager_is_answered_with_a_restart(rig: Rig) -> None:
     job = submit(rig, arguments=["--save-interval", "20"])
     for manager in processes(rig, "manager.py"):
@@ -146,6 +154,7 @@ def test_a_lost_manager_is_answered_with_a_restart(rig: Rig) -> None:
     assert_weights_equal(job, ITERATIONS)
 
 
+@only_e2e
 def test_coordinator_and_agent_are_lost_beside_taskd(rig: Rig) -> None:
     """Neither holds what TaskD holds: the next fault is recovered as if they had been there."""
     job = submit(rig)

@@ -33,6 +33,7 @@ class World:
         self.checkpoint_rules: pb.CheckpointRules | None = None
         self.pending: list[tuple[str, list[object]]] = []
         self.log: list[dict[str, object]] = []
+        self.pause_work = ""
         self.heartbeat = 0
         self.last_step = 0  # that the training is to reach, as agents know it
         self.launched: list[str] = []  # by the start script
@@ -174,6 +175,7 @@ class World:
             log_rules=self.log_rules,
             environment=self.environment,
             checkpoint_rules=self.checkpoint_rules,
+            pause_work=self.pause_work,
         )
         for uid in self.listed:
             agent = self.agents[uid]

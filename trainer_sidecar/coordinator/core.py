@@ -35,7 +35,7 @@ from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS, Contacts
 from trainer_sidecar.coordinator.state.presence import OperatorPresence
 from trainer_sidecar.coordinator.state.roster import RankPod, RankView
 from trainer_sidecar.coordinator.takeover import successor, takeover
-from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang, lost_results
+from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang, lost_results, pause_work
 from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
@@ -299,6 +299,11 @@ class CoordinatorCore:
         else:
             feed_conversation(self.job, MindIOEvent(kind, code=code, text=exception, call=call), at)
 
+    def apply_pause_result(self, result: dict[str, Any], now: float) -> None:
+        """Take in what TaskD has said of the work of a pause."""
+        self.job.set_time(now)
+        pause_work.apply_pause_result(self.job, result)
+
     # -- time -----------------------------------------------------------------------------------------------------
 
     def check_time_limits(self, now: float, lag: float) -> None:
@@ -375,6 +380,7 @@ class CoordinatorCore:
                 successor.begin_instead_of_a_move(job)
             if not job.contacts.doubts:
                 carry_out_commands(job, job.conversation.pursue_decision(orders.desired_decision(job), now), now)
+        pause_work.follow_pause_work(job)
         checkpoints.advance_reported_save(job)
         orders.tell_retired_pods(job)
         migration.follow_move(job)

@@ -117,6 +117,20 @@ class SpareMode(StrEnum):
     WARM = "Warm"
 
 
+class StressOperation(StrEnum):
+    """What a stress test tests."""
+
+    AI_CORE = "AiCore"
+    POINT_TO_POINT = "PointToPoint"
+
+
+class Rail(StrEnum):
+    """The network rail that a chip sends on."""
+
+    OWN = "Own"
+    BORROWED = "Borrowed"
+
+
 class MindIOTLSPolicy(StrEnum):
     """Whether gate and coordinator speak TLS on MindIO's port."""
 

@@ -289,6 +289,19 @@ RULES: Final[tuple[Json, ...]] = (
         fixed=True,
     ),
     *_refusal_rules(
+        "(!has(self.spec.pause) || self.spec.launcher == 'TaskD' || (!has(self.spec.pause.stressTest) && "
+        "(!has(self.spec.pause.switchRails) || size(self.spec.pause.switchRails) == 0)))",
+        "spec.pause.stressTest and switchRails are TaskD's work, and spec.launcher is not TaskD: give the pause a "
+        "template, whose pods do the work on the nodes",
+        field=".spec.pause",
+    ),
+    *_refusal_rules(
+        "(!has(self.spec.pause) || !has(self.spec.pause.switchRails) || size(self.spec.pause.switchRails) == 0 || "
+        "self.spec.accelerator.product == 'A3')",
+        "spec.pause.switchRails needs rails that a chip can borrow, which only A3 has: leave it out",
+        field=".spec.pause",
+    ),
+    *_refusal_rules(
         f"(!has(self.spec.scheduling.queueName) || self.spec.scheduling.queueName == '' || {_OF_VOLCANO})",
         "spec.scheduling.queueName is a queue of Volcano and means nothing here: set scheduling.gangPolicy to Volcano, "
         "or leave queueName out",

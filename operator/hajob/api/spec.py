@@ -29,12 +29,14 @@ from hajob.api.enums import (
     Launcher,
     MindIOTLSPolicy,
     Product,
+    Rail,
     RecoveryMode,
     RestartCheckpointPolicy,
     RestartSize,
     ResumePolicy,
     ShrunkPodPolicy,
     SpareMode,
+    StressOperation,
     SubHealthPolicy,
     WaitingPodPolicy,
 )
@@ -255,6 +257,24 @@ class Toleration(ApiModel):
     """How long NoExecute is tolerated."""
 
 
+class StressTest(ApiModel):
+    """A test of the chips by TaskD, while their ranks wait."""
+
+    operations: Annotated[tuple[StressOperation, ...], Field(min_length=1, max_length=2)] = tuple(StressOperation)
+    """What is tested. PointToPoint needs 10 GB of free memory on each chip."""
+
+
+class RailSwitch(ApiModel):
+    """Chips of one node that are to send on another rail."""
+
+    node_name: NodeName
+    """The node."""
+    chips: Annotated[tuple[Annotated[int, Field(ge=0, le=63)], ...], Field(min_length=1, max_length=64)]
+    """Its chips, by the local rank that each carries."""
+    rail: Rail = Rail.BORROWED
+    """Borrowed: the rail of the neighbouring chip; Own: back to its own."""
+
+
 class PlannedPause(ApiModel):
     """Every rank waits at the end of a step while other work is done: a switch of network rails, a test of nodes."""
 
@@ -268,6 +288,25 @@ class PlannedPause(ApiModel):
     """Pod of the work on each node, bound to it. Exit code 0: the node is well. 2: it is bad, is quarantined, and its
     ranks are replaced. Others: the work has failed, nothing follows. Without a template the training is held until
     spec.pause is taken back, or for timeoutSeconds."""
+    stress_test: StressTest | None = None
+    """A stress test by TaskD on these nodes (launcher TaskD): code 2 quarantines a node, and its ranks are replaced."""
+    switch_rails: Annotated[tuple[RailSwitch, ...], Field(max_length=64)] = ()
+    """Network rails that TaskD switches (launcher TaskD, A3)."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validation_rules(
+            validation_rule(
+                "[has(self.template), has(self.stressTest), has(self.switchRails) && size(self.switchRails) > 0]"
+                ".filter(there, there).size() <= 1",
+                "a pause does one kind of work: leave all but one of template, stressTest and switchRails out",
+            )
+        )
+    )
+
+    @property
+    def is_work_of_taskd(self) -> bool:
+        """Whether TaskD does the work."""
+        return self.stress_test is not None or bool(self.switch_rails)
 
 
 class Coordinator(ApiModel):

@@ -269,6 +269,8 @@ class JobController(CoordinatorOwner, LoopOwner):
         recorder.begin_report()
         if self._memory.store_launch(tuple(report.state.launched)):
             self.send_assignment()
+        if report.state.pause_result != reports.before.state.pause_result:
+            self._loop.wake_soon()
         if (loaded := reports.take_newly_loaded(report, self.state.attempt)) is not None:
             recorder.record_loaded_checkpoint(loaded)
             self._post_events_of_incident()
@@ -464,6 +466,8 @@ class JobController(CoordinatorOwner, LoopOwner):
         if transition is None:
             return
         self._post_events_of_incident()
+        if self.state.holds_still is not before.holds_still:
+            self.send_assignment()  # with the work of the pause, or without it
         if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):
             self._send_order()
         self.status.publish_status(lazy=not is_status_urgent(before, self.state, self.job.spec.num_nodes))

@@ -27,6 +27,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import hardware, observe
 from hajob.sources.hardware import Seat
 from hajob.sources.node import NodeView
+from hajob.sources.pause import TESTS_OWN
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
 from hajob.sources.shortage import shortage_of_pods
@@ -265,13 +266,21 @@ def events_of_hardware(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Se
     chips, resource = snapshot.layout.chips_per_node, snapshot.job.spec.accelerator.resource_name
     for pod in [pod for pod in pods if is_serving_pod(pod, state)]:
         if pod.node_name and not pod.has_ended:
-            node, faults = cluster.nodes.get(pod.node_name), cluster.faults.faults_on(pod.node_name)
+            node, standing = cluster.nodes.get(pod.node_name), cluster.faults.faults_on(pod.node_name)
+            faults = [found for found in standing if not is_of_stress_test(snapshot, found[0])]
             yield from hardware.events_of_pod_hardware(
                 pod, faults, node, resource=resource, chips_per_node=chips, now_ms=snapshot.now_ms
             )
             yield from _doubted_faults(snapshot, pod, [fact for fact, _ in faults], node)
     yield from events_of_sub_health(snapshot, nodes)
     yield from _withdrawn_faults(snapshot)
+
+
+def is_of_stress_test(snapshot: JobSnapshot, fact: ClusterFact) -> bool:
+    """Return whether a running stress test causes the fault itself; its own codes say what it has found."""
+    asked = snapshot.job.spec.pause
+    tests = asked is not None and asked.stress_test is not None and snapshot.state.holds_still
+    return tests and bool(TESTS_OWN.intersection(fact.code.upper().split(",")))
 
 
 def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Iterator[events.FactSeen]:

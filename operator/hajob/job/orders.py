@@ -17,6 +17,7 @@ from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
 from hajob.pods.environment import rank_environment
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources import pause
 
 ACTION: Final = {
     OrderCommand.START: wire.START,
@@ -118,7 +119,16 @@ def build_assignment(snapshot: JobSnapshot, revision: int) -> wire.Assignment:
             expert_tensor=layout.expert_tensor,
             passed_over=state.passed_over,
         ),
+        pause_work=_work_of_pause(snapshot),
     )
+
+
+def _work_of_pause(snapshot: JobSnapshot) -> str:
+    """Return what TaskD is asked to do in the open pause."""
+    asked, state = snapshot.job.spec.pause, snapshot.state
+    if asked is None or not state.holds_still or pause.identity_of_request(asked) != state.pause_seen:
+        return ""
+    return pause.work_for_taskd(asked, snapshot.serving_pods, snapshot.layout.chips_per_node)
 
 
 def build_standing_orders(policy: Policy) -> wire.StandingOrders:

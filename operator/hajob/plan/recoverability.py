@@ -22,7 +22,10 @@ TASKD_LIMITS: Final = {
         "and a restart"
     ),
     Action.REPLACE: "not for node rank 0: the loss of its pod, or of TaskD's manager in it, restarts every pod",
-    Action.RESTART: "a lost TaskD manager has no successor: its loss is answered with this",
+    Action.RESTART: (
+        "a lost TaskD manager has no successor: its loss is answered with this, and a coordinator's that is away for "
+        "more than 10 s"
+    ),
 }
 """What a job with `launcher: TaskD` is told of an action beforehand, because no precondition shows it."""
 _REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})

@@ -157,7 +157,7 @@ class Acknowledge(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule", "checkpoint_rules")
+    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule", "checkpoint_rules", "pause_work")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +175,7 @@ class Assignment(_message.Message):
     LOG_RULES_FIELD_NUMBER: _ClassVar[int]
     HANG_RULE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_RULES_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_WORK_FIELD_NUMBER: _ClassVar[int]
     revision: int
     world_size: int
     ranks_per_node: int
@@ -185,7 +186,8 @@ class Assignment(_message.Message):
     log_rules: _containers.RepeatedCompositeFieldContainer[LogRule]
     hang_rule: HangRule
     checkpoint_rules: CheckpointRules
-    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ...) -> None: ...
+    pause_work: str
+    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., pause_work: _Optional[str] = ...) -> None: ...
 
 class CheckpointRules(_message.Message):
     __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "expert_tensor", "rank_order", "sharding", "copies", "passed_over")
@@ -310,7 +312,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over", "end")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over", "end", "pause_result")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +330,7 @@ class CoordinatorState(_message.Message):
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     TAKING_OVER_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_RESULT_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -345,7 +348,8 @@ class CoordinatorState(_message.Message):
     strangers: int
     taking_over: bool
     end: TrainingEnd
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ..., end: _Optional[_Union[TrainingEnd, str]] = ...) -> None: ...
+    pause_result: str
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ..., end: _Optional[_Union[TrainingEnd, str]] = ..., pause_result: _Optional[str] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("code", "message")

@@ -140,3 +140,37 @@ def test_a_restarted_agent_awaits_the_manager_for_long() -> None:
     assert rig.bridge.note_subscriber("ipv4:127.0.0.1:50000", "job"), "the connection is a new one"
     rig.bridge.check_manager(1000.0)
     assert rig.state["controller"] == "serving"
+
+
+STRESS = {"request": "r1", "stress": {"2": [0, 1], "3": [0, 1]}}
+
+
+def test_a_stress_test_is_sent_once_and_told_by_rank() -> None:
+    rig = Rig()
+    rig.begin()
+    for number in ("c-5", "c-6"):
+        rig.bridge.apply_call({"id": number, "call": "work", "arguments": {"work": STRESS}}, 7)
+    test = rig.bridge.take_stress_test()
+    assert test is not None
+    assert {rank: list(one.operations) for rank, one in test.ranks.items()} == {"2": [0, 1], "3": [0, 1]}
+    assert (rig.bridge.take_stress_test(), rig.bridge.take_rail_switch()) == (None, None)
+    said = pb.StressResult()
+    said.ranks["2"].operations["0"].code = "0"
+    said.ranks["3"].operations["0"].code = "3"
+    said.ranks["3"].operations["1"].code = "2"
+    rig.bridge.report_stress_test(said, 8)
+    assert rig.told[-1] == {"event": "work", "result": {"request": "r1", "codes": {"2": "0", "3": "2"}}}
+    rig.bridge.apply_call({"id": "c-7", "call": "work", "arguments": {"work": STRESS}}, 9)
+    assert [line["result"]["request"] for line in rig.told if line.get("event") == "work"] == ["r1", "r1"]
+
+
+def test_switched_rails_are_told_of_every_rank() -> None:
+    rig = Rig()
+    rig.begin()
+    work = {"request": "r2", "rails": {"4": True, "5": False}}
+    rig.bridge.apply_call({"id": "c-8", "call": "work", "arguments": {"work": work}}, 7)
+    switch = rig.bridge.take_rail_switch()
+    assert switch is not None
+    assert (list(switch.ranks), list(switch.borrowed)) == (["4", "5"], [True, False])
+    rig.bridge.report_switched_rails(pb.RailResult(done=False), 8)
+    assert rig.told[-1]["result"] == {"request": "r2", "codes": {"4": "1", "5": "1"}}

@@ -59,3 +59,25 @@ def test_a_lost_manager_has_no_successor(followed: World) -> None:
     (fact,) = followed.facts
     assert (fact.kind, fact.code) == (pb.CONTROLLER_LOST, "NoSuccessor")
     assert "another one knows none of TaskD's agents" in fact.message
+
+
+def test_work_is_asked_for_once_every_rank_waits(followed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    works, of_mindio = [], followed.mindio.call
+
+    def take_call(name: str, arguments: dict[str, object], order: int) -> None:
+        if name == "work":
+            works.append(arguments)
+        else:
+            of_mindio(name, arguments, order)
+
+    monkeypatch.setattr(followed.mindio, "call", take_call)
+    work = '{"request": "r1", "stress": {"0": [0]}}'
+    followed.pause_work = work
+    followed.assign()
+    assert not works
+    followed.order(pb.PAUSE, incarnation=2, revision=1, timeout_seconds=60)
+    followed.advance(1.0)
+    assert works == [{"work": {"request": "r1", "stress": {"0": [0]}}}]
+    followed.core.apply_pause_result({"request": "r1", "codes": {"0": "2"}}, followed.now)
+    followed.pump()
+    assert followed.state.pause_result == '{"codes": {"0": "2"}, "request": "r1"}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -234,3 +235,41 @@ async def test_a_suspend_ends_the_pause_first(town: ControllerTown) -> None:
     assert all(pod.deleting for pod in hooks(town)), found
     await town.report(step=7, milestones=[wire.Milestone(kind=wire.RESULT, incarnation=2, strategy="continue")])
     assert town.controller.state.phase is JobPhase.SAVING
+
+
+async def tested_by_taskd(town: ControllerTown) -> str:
+    """A job whose ranks wait while TaskD tests their chips; what TaskD was asked for."""
+    await town.train()
+    await asks(town, stressTest={"operations": ["AiCore"]})
+    assert town.links[0].assignments[-1].pause_work == "", "no work is done beside a training that still steps"
+    await still(town)
+    return town.links[0].assignments[-1].pause_work
+
+
+async def said_by_taskd(town: ControllerTown, work: str, **codes: str) -> None:
+    """TaskD has done the work; `codes` by rank, as r3."""
+    by_rank = {rank[1:]: code for rank, code in codes.items()}
+    asked = json.loads(work)
+    result = json.dumps({"request": asked["request"], "nodes": asked["nodes"], "codes": by_rank})
+    await town.report(step=6, pause_result=result, hello=False)
+
+
+async def test_taskd_does_the_work_and_the_training_goes_on(town: ControllerTown) -> None:
+    work = await tested_by_taskd(town)
+    assert set(json.loads(work)["stress"]) == {str(rank) for rank in range(8)}
+    assert hooks(town) == [], "TaskD does it in the place of pods"
+    assert orders(town)[-1] == wire.PAUSE
+    await said_by_taskd(town, work, r0="0", r3="1")
+    assert orders(town)[-1] == wire.CONTINUE
+    assert town.links[0].assignments[-1].pause_work == ""
+
+
+async def test_a_node_that_taskd_finds_bad_is_quarantined(town: ControllerTown) -> None:
+    work = await tested_by_taskd(town)
+    node = next(pod.node_name for pod in town.pods() if pod.is_rank_pod and pod.node_rank == 1)
+    await said_by_taskd(town, work, r0="3", r3="2")
+    assert orders(town)[-1] == wire.REPLACE
+    assert list(town.links[0].orders[-1].replaced_nodes) == [1]
+    kept_out = town.kube.objects[names.QUARANTINES, "", node]
+    assert (kept_out["spec"]["source"], kept_out["spec"]["reason"]) == ("Admin", "PauseHookFailed")
+    assert "stress test" in kept_out["spec"]["message"]

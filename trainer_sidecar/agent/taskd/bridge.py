@@ -20,6 +20,8 @@ from trainer_sidecar.agent.taskd.table import SignalStream
 Message = dict[str, Any]
 RESULT = "report_result"
 ISOLATED = 201
+FAULT_FOUND = "2"
+"""TaskD's code of a stress test that found its chip faulty."""
 AWAY_SECONDS = 5.0
 """A manager that lives subscribes again within 1.1 s over the same connection; this pod's loopback loses none."""
 AFTER_RESTART_SECONDS = 150.0
@@ -48,6 +50,8 @@ class Kept:
     state: Message = field(default_factory=_state_of_no_controller)
     log: list[Message] = field(default_factory=list)
     done: list[str] = field(default_factory=list)  # names of the newest calls: a repeated one is answered, not sent
+    work: Message = field(default_factory=dict)  # of the newest pause, that TaskD was asked to do
+    result: Message = field(default_factory=dict)  # what it said of it
     hold: str = ""
     switched: str = ""
 
@@ -68,6 +72,7 @@ class Bridge:
         self._address = address
         self._tell = tell
         self._peer = ""  # the manager's connection, empty before the first
+        self._work_waits = False
         self._settling: list[tuple[float, Message]] = []  # answers, and when they are given
         self._lost_at: float | None = None  # when a manager that has not come back by then counts as lost
 
@@ -90,8 +95,38 @@ class Bridge:
         elif name == "end":
             self.kept.state = _state_of_no_controller()
             self._tell_controller_state()
+        elif name == "work":
+            self._ask_for_work(message["arguments"]["work"])
+            self._tell({"answer": message.get("id"), "call": name, "code": 0, "t": at})
         elif name != "known":
             self._apply_mindio_call(name, message, at)
+
+    def _ask_for_work(self, work: Message) -> None:
+        """Take the work of a pause, once for each request; one that is done already is told again."""
+        if work.get("request") != self.kept.work.get("request"):
+            self.kept.work, self.kept.result = work, {}
+            self._work_waits = True
+        elif self.kept.result:
+            self._tell({"event": "work", "result": self.kept.result})
+
+    def take_rail_switch(self) -> pb.RailSwitch | None:
+        """Return the switch of rails that is to be sent; None: there is none."""
+        rails = self.kept.work.get("rails", {})
+        if not self._work_waits or not rails:
+            return None
+        self._work_waits = False
+        return pb.RailSwitch(ranks=list(rails), borrowed=list(rails.values()), job=self.job)
+
+    def take_stress_test(self) -> pb.StressTest | None:
+        """Return the stress test that is to be sent; None: there is none."""
+        stress = self.kept.work.get("stress", {})
+        if not self._work_waits or not stress:
+            return None
+        self._work_waits = False
+        test = pb.StressTest(job=self.job)
+        for rank, operations in stress.items():
+            test.ranks[rank].operations.extend(operations)
+        return test
 
     def _begin_attempt(self, message: Mapping[str, Any]) -> None:
         attempt = int(message["attempt"])
@@ -193,6 +228,26 @@ class Bridge:
         if status.code == ISOLATED:
             self.stream.queue_signals_of_call(Call("isolated"))
         self._tell_callback(RESULT, [status.code, status.info, ranks, message.strategy], at)
+
+    def report_switched_rails(self, message: pb.RailResult, _at: int) -> None:
+        """Take ReplySwitchNicResult, which is about all ranks together."""
+        code = "0" if message.done else "1"
+        self._note_result(dict.fromkeys(self.kept.work.get("rails", {}), code))
+
+    def report_stress_test(self, message: pb.StressResult, _at: int) -> None:
+        """Take ReplyStressTestResult: of a rank's operations the worst counts, a fault most."""
+        codes = {}
+        for rank, told in message.ranks.items():
+            of_rank = [one.code for one in told.operations.values()]
+            codes[rank] = FAULT_FOUND if FAULT_FOUND in of_rank else max(of_rank, default="1")
+        self._note_result(codes)
+
+    def _note_result(self, codes: Mapping[str, str]) -> None:
+        if not self.kept.work or self.kept.result:
+            return
+        asked: Message = {name: self.kept.work[name] for name in ("request", "nodes") if name in self.kept.work}
+        self.kept.result = {**asked, "codes": dict(codes)}
+        self._tell({"event": "work", "result": self.kept.result})
 
     def _tell_callback(self, name: str, arguments: list[Any], at: int) -> None:
         message: Message = {"event": name, "arguments": arguments, "t": at}

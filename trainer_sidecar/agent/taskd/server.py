@@ -33,6 +33,8 @@ KEPT_FILE = "taskd.json"
 BIND_RETRY_SECONDS = 1.0
 # A manager that is gone is noticed after seconds, so a look each second is enough.
 LOOK_SECONDS = 1.0
+# Work of minutes: when it begins a moment later nobody notices.
+WORK_LOOK_SECONDS = 0.5
 SERVER_OPTIONS = (("grpc.so_reuseport", 0),)
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -172,13 +174,13 @@ class TaskdServer:
                 ("ReportStopComplete", pb.StopComplete, bridge.report_stop_complete),
                 ("ReportRecoverStrategy", pb.Strategies, bridge.report_offered_strategies),
                 ("ReportRecoverStatus", pb.Result, bridge.report_strategy_result),
-                ("ReplySwitchNicResult", pb.RailResult, None),
-                ("ReplyStressTestResult", pb.StressResult, None),
+                ("ReplySwitchNicResult", pb.RailResult, bridge.report_switched_rails),
+                ("ReplyStressTestResult", pb.StressResult, bridge.report_stress_test),
             )
         }
         handlers["SubscribeProcessManageSignal"] = _stream_handler(self._send_signals)
-        for name in ("SubscribeNotifySwitch", "SubscribeNotifyExecStressTest"):
-            handlers[name] = _stream_handler(_hold_stream_open)
+        handlers["SubscribeNotifySwitch"] = _stream_handler(self._stream_of_work(bridge.take_rail_switch))
+        handlers["SubscribeNotifyExecStressTest"] = _stream_handler(self._stream_of_work(bridge.take_stress_test))
         return grpc.method_handlers_generic_handler("Recover", handlers)
 
     @staticmethod
@@ -196,6 +198,20 @@ class TaskdServer:
             return pb.Answer()
 
         return answer_report
+
+    @staticmethod
+    def _stream_of_work(take: Callable[[], Message | None]) -> Callable[[Any, Any], AsyncIterator[Message]]:
+        """Return what sends the work of pauses on a side stream, each once, and holds the stream open between them."""
+
+        async def send_work(_request: pb.Client, _context: Context) -> AsyncIterator[Message]:
+            while True:
+                message = take()
+                if message is not None:
+                    log.info("to TaskD: %s", " ".join(str(message).split()))
+                    yield message
+                await asyncio.sleep(WORK_LOOK_SECONDS)
+
+        return send_work
 
     async def _send_signals(self, request: pb.Client, context: Context) -> AsyncIterator[pb.ManageSignal]:
         """Send the manager its signals, as long as it hears; a manager that may be told nothing is only held."""

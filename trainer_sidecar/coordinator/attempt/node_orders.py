@@ -79,6 +79,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         refused_inputs=job.effects.refused_inputs,
         strangers=job.roster.strangers,
         end=training_end.training_end_of(job),
+        pause_result=job.pause.result,
         launched=next((pod.launched for pod in job.roster.pods_of_node(0) if pod.is_current and pod.launched), ()),
     )
     if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:

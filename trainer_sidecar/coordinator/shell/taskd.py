@@ -75,6 +75,9 @@ class TaskdLink:
                 self._send_line_to_agent(waiting)
         elif event == "state":
             self._core.apply_controller_state(message["state"], at)
+        elif event == "work":
+            log.info("TaskD's work: %s", message["result"])
+            self._core.apply_pause_result(message["result"], at)
         elif event is not None:
             log.info("MindIO by TaskD: %s %s", event, message["arguments"])
             self._core.apply_callback(event, message["arguments"], at, at)

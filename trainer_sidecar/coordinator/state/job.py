@@ -10,6 +10,7 @@
 | `keeping` | store_keeping.py, led on by takeover/successor.py |
 | `contacts` | leases.py |
 | `operator` | presence.py |
+| `pause` | watch/pause_work.py |
 | `assignment`, `order` and the rest | this module |
 """
 
@@ -31,6 +32,7 @@ from trainer_sidecar.coordinator.state.effects import Effects
 from trainer_sidecar.coordinator.state.incidents import Incidents, OpenIncident
 from trainer_sidecar.coordinator.state.last_step import LastStep
 from trainer_sidecar.coordinator.state.leases import Contacts
+from trainer_sidecar.coordinator.state.pause import PauseWork
 from trainer_sidecar.coordinator.state.presence import OperatorPresence
 from trainer_sidecar.coordinator.state.roster import RankPod, Roster
 from trainer_sidecar.coordinator.state.steps import Steps
@@ -108,6 +110,7 @@ class Job:
     checkpoints: CheckpointView = field(default_factory=CheckpointView)
     change: ControllerChange = field(default_factory=ControllerChange)
     keeping: StoreKeeping = field(default_factory=StoreKeeping)
+    pause: PauseWork = field(default_factory=PauseWork)
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None

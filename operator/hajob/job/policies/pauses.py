@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -34,8 +34,9 @@ def want_pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
     """Want the pods of an open pause, none of a closed one but those that have ended, for their logs."""
     if not snapshot.pods_are_known:
         return Wants()
-    hooks, is_open = _hook_pods_by_rank(snapshot), snapshot.state.holds_still
-    creations = tuple(_hook_creations(snapshot, hooks)) if is_open else ()
+    pods, is_open = _hook_pods_by_rank(snapshot), snapshot.state.holds_still
+    hooks = _works_of_taskd(snapshot) or pods
+    creations = tuple(_hook_creations(snapshot, pods)) if is_open else ()
     memo.refused = (memo.refused or _why_work_refused(snapshot, creations)) if is_open else ""
     return Wants(
         changes=(
@@ -59,6 +60,15 @@ def want_pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
     )
 
 
+def _works_of_taskd(snapshot: JobSnapshot) -> dict[int, PodView | pause.TaskdWork]:
+    """Return what TaskD did on each node for the requested pause; none where it does no work, or has not told yet."""
+    asked = snapshot.job.spec.pause
+    if asked is None or not asked.is_work_of_taskd:
+        return {}
+    told, chips = snapshot.coordinator.now.state.pause_result, snapshot.layout.chips_per_node
+    return dict(pause.works_of_taskd(asked, told, chips))
+
+
 def _is_pause_answered(snapshot: JobSnapshot) -> bool:
     """Whether the server was asked about the requested pause: no training is held for work that cannot be made."""
     request = pause.identity_of_request(snapshot.job.spec.pause)
@@ -70,7 +80,7 @@ def _incarnation_of_pause(snapshot: JobSnapshot) -> int:
     return incident.incarnation if incident is not None else 0
 
 
-def _hook_pods_by_rank(snapshot: JobSnapshot) -> dict[int, PodView]:
+def _hook_pods_by_rank(snapshot: JobSnapshot) -> dict[int, PodView | pause.TaskdWork]:
     """Return the pods of the newest pause by node rank."""
     hooks = [pod for pod in snapshot.pods.all_pods() if pod.is_hook_pod]
     newest = max((pod.incarnation for pod in hooks), default=0)
@@ -86,7 +96,7 @@ def _surplus_hook_pods(snapshot: JobSnapshot) -> Iterator[PodView]:
             yield pod
 
 
-def _hook_creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+def _hook_creations(snapshot: JobSnapshot, hooks: pause.Works) -> Iterator[Create]:
     job, asked = snapshot.job, snapshot.job.spec.pause
     if asked is None or asked.template is None:
         return
@@ -105,7 +115,7 @@ def _why_work_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> s
     return ""
 
 
-def _wanted_quarantines(snapshot: JobSnapshot, memo: PauseMemo, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+def _wanted_quarantines(snapshot: JobSnapshot, memo: PauseMemo, hooks: pause.Works) -> Iterator[Create]:
     """Yield quarantines of nodes that were found bad, while the pause handles them: later an admin decides.
 
     A node may have one that is over, or that an admin has ended before: the object stays as a memory of offences.
@@ -123,13 +133,19 @@ def _wanted_quarantines(snapshot: JobSnapshot, memo: PauseMemo, hooks: Mapping[i
             yield Create(resource=names.QUARANTINES, namespace="", name=name, body=body, if_there=anew)
 
 
-def _build_quarantine(snapshot: JobSnapshot, hook: PodView) -> Json:
+def _build_quarantine(snapshot: JobSnapshot, hook: PodView | pause.TaskdWork) -> Json:
     node = snapshot.nodes.get(hook.node_name)
     spec = {
         "nodeName": hook.node_name,
         "source": BY_HAND,
         "reason": pause.CODE,
-        "message": f"pod {hook.namespace}/{hook.name} of a planned pause ended with exit code {pause.NODE_IS_BAD}",
+        "message": _message_of_quarantine(hook),
         "startTime": format_time(datetime.fromtimestamp(int(snapshot.wall_seconds), UTC)),
     }
     return node_quarantine(spec, node.uid if node else "")
+
+
+def _message_of_quarantine(hook: PodView | pause.TaskdWork) -> str:
+    if isinstance(hook, pause.TaskdWork):
+        return f"TaskD's stress test in a planned pause ended with code {pause.NODE_IS_BAD}: {hook.trouble}"
+    return f"pod {hook.namespace}/{hook.name} of a planned pause ended with exit code {pause.NODE_IS_BAD}"
