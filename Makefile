@@ -10,6 +10,8 @@ GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli
 TESTS ?=
 # Where a target's tests are, unless TESTS names paths: pytest looks at testpaths only where it is given none.
 below = -o testpaths="$(1)" $(TESTS)
+# How many histories `make sim` plays.
+SEEDS ?= 2000
 # What trains in `make e2e`: the toy, or with TRAINER=torch or mindspore the real thing (docs/internals/toy-trainer.md).
 TRAINER ?= toy
 # What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, real kubelets with
@@ -42,7 +44,7 @@ test: lint ## decide whether a change is good: lint, and all tests but the longe
 
 .PHONY: slow
 slow: ## the longer half of the tests on whole clusters and those with real PyTorch, which make test leaves out
-	@$(PYTEST) $(THREE_AT_ONCE) -m slow $(call below,e2e/scenarios tests/integration $(addprefix tests/unit/,agent controller_host trainer))
+	@$(PYTEST) $(THREE_AT_ONCE) -m slow $(call below,e2e/scenarios tests/integration $(addprefix tests/unit/,agent controller_host sim trainer))
 
 .PHONY: lint
 lint: ## format, lint, strict types, import contract, generated files
@@ -175,6 +177,10 @@ bench: ## repeat both recoveries 20 times, times and writes as a table and as JS
 .PHONY: proof
 proof: ## every recovery for every ranks at every moment, written to docs/internals/proof.md (an hour)
 	@$(RUN) e2e.proof $(TESTS)
+
+.PHONY: sim
+sim: ## play SEEDS histories of a cluster in virtual time (2,000), faults included; one of them: ARGS="--show 7"
+	@$(TOOL) -m tests.sim --seeds $(SEEDS) $(ARGS)
 
 .PHONY: mutants
 mutants: ## change the decision core a little at a time, count what its tests notice (an hour and more)

@@ -212,6 +212,13 @@ class Operator(Candidate):
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
         await metrics.listen_for_metrics(runner, self._settings.pod_ip, self._settings.metrics_port)
+        await self.watch_and_lead()
+        await runner.cleanup()
+        for collector in collectors:
+            metrics.REGISTRY.unregister(collector)
+
+    async def watch_and_lead(self) -> None:
+        """Watch the cluster and stand for leader, without listening for anybody, until told to end."""
         informers: tuple[Informer[Any], ...] = (
             self._quarantines.informer,
             *self._pods.informers,
@@ -233,9 +240,7 @@ class Operator(Candidate):
             beginning.result()
             await ended
         beginning.cancel()  # whoever ends this process need not wait for a server that does not answer
-        await self._shut_down(runner)
-        for collector in collectors:
-            metrics.REGISTRY.unregister(collector)
+        await self._shut_down()
 
     async def _begin_when_listed(self) -> None:
         """Once everything is listed, stand for leader and do what a process does besides."""
@@ -299,7 +304,7 @@ class Operator(Candidate):
             raise
         return found
 
-    async def _shut_down(self, runner: web.AppRunner) -> None:
+    async def _shut_down(self) -> None:
         """Stop writing, then give the Lease back, so that the next leader has no rival and need not wait for kopf."""
         await self._core.close_controllers()
         for task in self._tasks:
@@ -308,7 +313,6 @@ class Operator(Candidate):
         # Only once nothing writes any more: from here on another operator may lead.
         await self._lease.release_lease()
         await self._frontend.stop_serving()
-        await runner.cleanup()
 
     def _why_unhealthy(self) -> str:
         for resource, watch in (("pods", self._pods), ("nodes", self._nodes)):

@@ -132,3 +132,23 @@ def test_another_pod_gives_the_move_up(world: World) -> None:
     assert [process.phase for process in world.agents["pod-1-2"].processes.values()] == [pb.DEAD] * 2
     assert not [fact for fact in world.facts if fact.kind == pb.CONTROLLER_LOST]
     assert world.mindio.calls == []
+
+
+def test_a_moves_ranks_are_kept_when_their_coordinator_moves(world: World) -> None:
+    """A drained node has a rank pod and the coordinator: one goes right after the other, and the old pod lingers."""
+    world.new_pod(1, 2)
+    world.advance(1.0)
+    world.step(3)
+    world.advance(0.3)
+    world.mindio.result()
+    world.advance(0.3)
+    assert world.state.conversation == "Serving"
+    world.mindio.calls.clear()
+    world.mindio.registered.clear()
+    restart_coordinator(world, [], controller=False)
+    world.advance(3.0)
+    assert [process.name for process in world.agents["pod-1-2"].processes.values()] == [(2, 0), (2, 0)]
+    assert [process.phase for process in world.agents["pod-1-2"].processes.values()] == [pb.LINKED] * 2
+    assert "stop_train" not in [call for call, _ in world.mindio.calls]
+    assert (world.state.conversation, world.state.controller_ready) == ("Serving", True)
+    assert not world.facts

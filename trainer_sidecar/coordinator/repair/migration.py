@@ -82,8 +82,11 @@ def has_relieved(job: Job, second: RankPod, first: RankPod, *, moved: bool) -> b
     phases = {view.phase for view in second.views.values()}
     if moved:
         return bool(phases) and not phases & {pb.STARTING, pb.AT_GATE, pb.ABSENT}
-    migrating = job.conversation.state in (State.MIGRATING, State.CONFIRMING)
-    return migrating and first.reported and not first.has_live_process()
+    ended = first.reported and not first.has_live_process()
+    # With its controller a move's outcome is lost. First processes end after it; no rank trains but the second ones.
+    if job.conversation.state is State.LOST:
+        return ended and phases == {pb.LINKED}
+    return ended and job.conversation.state in (State.MIGRATING, State.CONFIRMING)
 
 
 def restart_second_processes(job: Job, registered: Iterable[int]) -> None:
