@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from e2e.demo.acts import SUB_HEALTH
 from e2e.harness.images import taskd_environment
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.marks import only_e2e
@@ -130,6 +131,22 @@ def test_a_pause_under_taskd_ends_and_a_fault_follows(rig: Rig) -> None:
     assert_recovered(job, [5], ITERATIONS)
 
 
+@pytest.mark.slow
+def test_a_stress_test_quarantines_what_it_finds_bad(rig: Rig) -> None:
+    """Rank 3's chip is bad; of rank 0's the test could not be executed, from which nothing follows."""
+    job = submit(rig, environment={"TASKD_STRESS": "3=2,0=1"})
+    node = job.node_of(1)
+    test = {"operations": ["AiCore"]}
+    job.patch({"spec": {"pause": {"requestTime": "2026-11-22T02:00:00Z", "timeoutSeconds": 900, "stressTest": test}}})
+    incident = job.wait_incident(3)
+    assert (incident["action"], incident["cause"]["code"]) == ("Replace", "PauseHookFailed")
+    assert (incident["cause"]["nodeName"], incident["lostSteps"]) == (node, 0)
+    assert job.node_of(1) != node
+    quarantine = rig.plane.api.get(f"/apis/training.hajob.io/v1alpha1/nodequarantines/{node}")
+    assert "stress test" in quarantine["spec"]["message"]
+    assert_recovered(job, [2, 3], ITERATIONS)
+
+
 @only_e2e
 def test_a_save_under_taskd_is_what_the_next_start_loads(rig: Rig) -> None:
     job = submit(rig, spec=without("Retry", "InPlace", "Replace", "Shrink"))
@@ -172,3 +189,49 @@ def test_coordinator_and_agent_are_lost_beside_taskd(rig: Rig) -> None:
     incident = job.wait_incident(max(int(one["incarnation"]) for one in rig.plane.wait("it", job.incidents)))
     assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
     assert_recovered(job, [6], ITERATIONS)
+
+
+@only_e2e
+@pytest.mark.timeout(900)
+def test_the_six_faults_of_the_demo_under_taskd(start_rig: StartRig) -> None:
+    """The second costs a restart: TaskD's manager is on the node of rank 0. Of the sixth the coordinator's pod is lost.
+
+    With its node it would be away for longer than MindIO, in the manager, goes on without hearing the ranks.
+    """
+    rig = start_rig(RigLayout(plain_nodes=2))
+    spec = {**IMPATIENT, "scheduling": {"numSpareNodes": 1}}
+    arguments = ["--enable-elastic-training", "--save-interval", "10"]
+    job = submit(rig, iterations=1000, spec=spec, arguments=arguments)
+    done: list[str] = []
+
+    def recovered(action: str) -> None:
+        """The next fault has led to this action, and the training has gone on."""
+        newest = lambda: [one for one in reversed(job.incidents()) if one["outcome"] == "Recovered"][len(done) :]  # noqa: E731
+        found = rig.plane.wait(f"fault {len(done) + 1} to end with {action}", newest, 200)
+        assert found[0]["action"] == action
+        done.append(action)
+        job.wait_step(job.common_step() + 15)
+
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    recovered("InPlace")
+    first = job.node_of(0)
+    rig.nodes.control.power_off(first)
+    recovered("Restart")
+    lost = job.node_of(2)
+    rig.nodes.control.power_off(lost)
+    recovered("Shrink")
+    rig.nodes.control.power_on(lost)
+    recovered("Expand")
+    rig.nodes.control.power_on(first)
+    rig.plane.wait("a spare", lambda: job.pods("spare"), 120)
+    rig.nodes.control.break_chip(job.node_of(1), 0, **SUB_HEALTH)
+    recovered("Migrate")
+    (before,) = job.pods("coordinator")
+    path = f"/api/v1/namespaces/{rig.namespace}/pods/{before['metadata']['name']}"
+    rig.plane.api.delete(path, gracePeriodSeconds=0)
+    others = lambda: [one for one in job.pods("coordinator") if one["metadata"]["uid"] != before["metadata"]["uid"]]  # noqa: E731
+    rig.plane.wait("another coordinator", others, 120)
+    job.wait_condition("CoordinatorReady")
+    rig.nodes.control.kill(namespace=rig.namespace, rank=7)
+    recovered("InPlace")
+    assert_weights_equal(job, 1000)
