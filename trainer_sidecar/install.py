@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parent
 SHIMS = ("torchrun", "msrun", "torch_npu_run")
 INTERPRETERS = ("python", "python3")
 ARCHIVES = {"launcher.pyz": "launcher", "controller_host.pyz": "controller_host"}
-SHARED = ("__init__.py", "controller_protocol.py", "prctl.py", "signals.py")
+SHARED = ("__init__.py", "controller_protocol.py", "mindio_tls.py", "prctl.py", "signals.py")
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 SHEBANG = b"#!/usr/bin/env python3\n"
 

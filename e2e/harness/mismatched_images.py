@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import mindio_directory
+from trainer_sidecar.mindio_tls import copy_libraries
 
 LEAST_BITS = 3072
 """MindIO takes no shorter key."""
@@ -83,5 +84,6 @@ def trainer_with_tls(directory: Path) -> dict[str, str]:
     for path in (certificate, directory / "ca.crt"):
         path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     encodings = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    files = f"tlsCert:{certificate};tlsCaPath:{directory};tlsCaFile:ca.crt;packagePath:{mindio_directory()}"
+    libraries = copy_libraries(str(directory))
+    files = f"tlsCert:{certificate};tlsCaPath:{directory};tlsCaFile:ca.crt;packagePath:{libraries}"
     return {"TOY_MINDIO_TLS": f"{files};tlsPk:{key.private_bytes(*encodings).decode()}"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.harness.account import Recovery, recovery
+from e2e.harness.controllers import kill_mindio
 from e2e.harness.job import Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
@@ -81,6 +82,24 @@ def test_a_killed_process_is_restarted_in_place(rig: Rig, pipeline: int, data: i
 
     check(rig, job, found, "InPlace", pipeline=pipeline, data=data)
     assert starts(job, rank) == ["pod", "worker"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "trainer", [pytest.param({"TOY_MINDIO_TLS": "job"}, id="ranks-too"), pytest.param({}, id="gates", marks=only_e2e)]
+)
+def test_mindios_own_tls_recovers(rig: Rig, trainer: dict[str, str]) -> None:
+    """A killed process, then a lost controller, then a lost node; a controller with TLS takes nobody without it."""
+    spec = {"network": {"interface": "lo", "mindIOTLSPolicy": "Enabled"}}
+    job = rig.submit(iterations=LONG, spec=spec, environment=trainer)
+    job.wait_step(10)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    assert job.wait_incident(2)["action"] == "InPlace"
+    kill_mindio(rig, job)
+    rig.plane.wait("another controller", lambda: job.takeovers() == 1)
+    rig.nodes.control.power_off(job.node_of(0))
+    assert job.wait_incident(3)["action"] == "Replace"
+    assert_recovered(job, [0, 1, 3], LONG)
 
 
 def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:

@@ -40,12 +40,9 @@ class RankFiles:
 
     @classmethod
     def begin(cls, output: Path, rank: int) -> RankFiles:
-        """Make the directory and the strategy file; files of this name that are there are somebody else's."""
+        """Make the directory; files of this name that are there are somebody else's."""
         directory = output / "checkpoint" / f"rank_{rank}"
         directory.mkdir(parents=True, exist_ok=True)
-        strategy = output / "strategy"
-        strategy.mkdir(exist_ok=True)
-        (strategy / f"ckpt_strategy_rank_{rank}.ckpt").write_bytes(b"how tensors are cut")
         own = f"{PREFIX}_rank_{rank}"
         names, number = [path.name for path in directory.iterdir()], 0
         while any(name.startswith(f"{own}{f'_{number}' if number else ''}-") for name in names):
@@ -73,6 +70,13 @@ class RankFiles:
         fresh = self.directory / f"meta.json.{os.getpid()}"
         fresh.write_text(json.dumps({"last_epoch": step, "last_step": 1, "last_ckpt_file": name}))
         fresh.replace(self.directory / "meta.json")
+
+
+def write_strategy(output: Path, rank: int) -> None:
+    """Write how the tensors of a rank are cut, as MindSpore does when it has compiled the graph: before a step."""
+    strategy = output / "strategy"
+    strategy.mkdir(parents=True, exist_ok=True)
+    (strategy / f"ckpt_strategy_rank_{rank}.ckpt").write_bytes(b"how tensors are cut")
 
 
 def packed(arrays: Mapping[str, Array]) -> bytes:

@@ -92,6 +92,8 @@ class MindFormers:
     def __init__(self, training: Training) -> None:
         self._training = training
         self._files: mindformers_files.RankFiles | None = None
+        if training.settings.save is not None:
+            mindformers_files.write_strategy(training.settings.save, training.rank)
 
     def _own(self) -> mindformers_files.RankFiles:
         """Opened when it is first needed: a process that finds files of its name gives its own another one."""

@@ -295,11 +295,17 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         flip_restored_byte=environment.get("TOY_FLIP_RESTORED_BYTE") == "1",
         registers=environment.get("TOY_REGISTERS_NOTHING") != "1",
         store_version=version_from(environment),
-        mindio_tls=environment.get("TOY_MINDIO_TLS", ""),
+        mindio_tls=_mindio_tls(environment),
         relays=environment.get("TOY_RELAY") == "1",
         manners=manners_from(environment),
         face=face,
     )
+
+
+def _mindio_tls(environment: Mapping[str, str]) -> str:
+    """What MindIO is told of its certificates: the trainer's own, or with `job` those of the job."""
+    told = environment.get("TOY_MINDIO_TLS", "")
+    return Path(environment["HAJOB_MINDIO_TLS_INFO"]).read_text() if told == "job" else told
 
 
 def mates_of(rank: int, environment: Mapping[str, str]) -> tuple[int, ...]:

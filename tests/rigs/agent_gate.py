@@ -10,6 +10,7 @@ from tests.rigs.agent_node import FakeClock
 from tests.rigs.rank_pod import ADDRESS, Controller, until
 from trainer_sidecar.agent.gate.frames import Message
 from trainer_sidecar.agent.gate.gate import Gate
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.rules import LinkPhase
 
 
@@ -123,7 +124,7 @@ class GateScene:
         self.rules = GateRules()
         self.clock = FakeClock()
         self.port = own_port()
-        self.gate = Gate(ADDRESS, self.port, self.rules, self.clock)
+        self.gate = Gate(ADDRESS, self.port, Passage(self.rules, self.clock))
         self.controller = Controller()
 
     def open(self, is_open: bool = True) -> None:

@@ -96,7 +96,7 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
     ),
     "a volume named hajob": (
         lambda job: pod(job)["volumes"].append({"name": "hajob", "emptyDir": {}}),
-        "volumes has a name that Hajob's own have (hajob, hajob-tls)",
+        "volumes has a name that Hajob's own have (hajob, hajob-tls, hajob-mindio-tls)",
     ),
     "another container with chips": (
         beside(first=True, resources={"limits": {CHIP: 1}}),
@@ -140,7 +140,10 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         by_volcano(accelerator={"product": "A3", "chipsPerNode": 7}, parallelism={"tensor": 1}),
         "spec.accelerator.chipsPerNode is odd",
     ),
-    "mindIOTLSPolicy": (in_spec("network", mindIOTLSPolicy="Enabled"), "mindIOTLSPolicy: Enabled is not supported"),
+    "mindIOTLSPolicy with TaskD": (
+        lambda job: job["spec"].update(launcher="TaskD", network={"mindIOTLSPolicy": "Enabled"}),
+        "TaskD starts MindIO's controller without TLS",
+    ),
     "superPodChips without Volcano": (
         lambda job: job["spec"].update(accelerator=IN_BLOCKS),
         "spec.accelerator.superPodChips needs Volcano",
@@ -175,7 +178,7 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
 """Refused when they are applied."""
 
 MUTABLE = (
-    *("nodeName", "a replacement timeout beyond MindIO's", "mindIOTLSPolicy"),
+    *("nodeName", "a replacement timeout beyond MindIO's"),
     *("queueName without Volcano", "a label by which Volcano deletes", "an annotation that Volcano reads"),
     *("an interface with blanks", "a relative output path", "a log rule that is no pattern"),
 )

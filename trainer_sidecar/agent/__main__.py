@@ -21,7 +21,9 @@ from hajob import log_format, version
 from hajob.protocol import descriptors
 from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate.gate import Gate
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.registrations import Registrations
+from trainer_sidecar.agent.gate.security import LinkSecurity
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.report.checkpoints import Checkpoints
 from trainer_sidecar.agent.server import AgentService, make_server
@@ -59,7 +61,10 @@ class Agent:
         self.node = Node(settings, clock)
         registrations = Registrations(settings.directory)
         self._runs_already = bool(registrations.registered_ranks)
-        self.gate = Gate(settings.gate_address, settings.mindio_port, self.node, clock, registrations)
+        files = settings.mindio_tls_directory
+        security = LinkSecurity(files) if files is not None else None
+        passage = Passage(self.node, clock, registrations, security)
+        self.gate = Gate(settings.gate_address, settings.mindio_port, passage)
         journal = StoreJournal(RESTARTED_TEXT if registrations.registered_ranks else "")
         self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node, clock, journal)
         self.service = AgentService(settings, self.node, clock)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from trainer_sidecar.environment import required_number, required_text
+from trainer_sidecar.mindio_tls import DIRECTORY as MINDIO_TLS_DIRECTORY
 
 CHECKPOINT_DIRECTORY = "HAJOB_CHECKPOINT_DIR"
 """Variable with the directory of spec.checkpoint.path, as a container sees it."""
@@ -60,6 +61,8 @@ class AgentSettings:
     fence_after_seconds: int
     is_followed: bool = False
     local_address: str = LOOPBACK
+    mindio_tls_directory: Path | None = None
+    """Of MindIO's own certificates; None: its links are not encrypted."""
 
     @property
     def node_rank(self) -> int:
@@ -106,6 +109,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         fence_after_seconds=required_number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
         is_followed=environment.get("HAJOB_LAUNCHER", "") == TASKD,
         local_address=environment.get("HAJOB_LOCAL_ADDRESS") or LOOPBACK,
+        mindio_tls_directory=Path(directory) if (directory := environment.get(MINDIO_TLS_DIRECTORY)) else None,
     )
 
 

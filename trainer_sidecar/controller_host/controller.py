@@ -18,6 +18,7 @@ import queue
 from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from trainer_sidecar import mindio_tls
 from trainer_sidecar.controller_host.after_continue import AGAIN_SECONDS, AfterContinue
 from trainer_sidecar.controller_host.part import Part
 from trainer_sidecar.controller_host.problems import StartError, check_address, load_controller_module
@@ -98,8 +99,9 @@ class ControllerProcess(Part):
         module = load_controller_module()
         self._register_callbacks(module)
         module.tft_init_controller(-1, request["world_size"], False, request["arf"], request["zit"])
+        info = self._tls_info()
         try:
-            module.tft_start_controller(request["address"], request["port"], False, "")
+            module.tft_start_controller(request["address"], request["port"], bool(info), info)
         except SystemExit:
             raise StartError(
                 OTHER,
@@ -110,6 +112,13 @@ class ControllerProcess(Part):
         if wind:
             self._raise_counters(module, int(wind["serials"]), int(wind["counter"]))
         self._module = module
+
+    @staticmethod
+    def _tls_info() -> str:
+        try:
+            return mindio_tls.tls_info_of_job(os.environ, os.environ.get("HAJOB_DIR", ""))
+        except mindio_tls.MindIOTLSError as problem:
+            raise StartError(OTHER, str(problem)) from None
 
     def _raise_counters(self, mindio: ModuleType, serials: int, counter: int) -> None:
         """Raise the repair counter, then the serials; the pauses also drop the word that "stop switch" leaves."""

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from typing import Dict, Iterable, List, Tuple
+
+from trainer_sidecar import mindio_tls
 
 from . import arguments, mindformers, program, shells, stacks, variables
 from .launches import Launch
 from .output import Terminal
 from .protocol import ProcessName
+
+TLS_INFO = "HAJOB_MINDIO_TLS_INFO"
+"""Variable with the path of a file whose text a trainer gives as `tls_info` of `tft_init_processor`."""
+
+
+def write_private_file(path: str, text: str) -> None:
+    """Replace a file by one with this text that nobody else may read."""
+    beside = "{}.{}".format(path, os.getpid())
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w") as file:
+        file.write(text)
+    os.replace(beside, path)
 
 
 class Starts:
@@ -30,12 +45,27 @@ class Starts:
         self._print_once(notes)
         if launch.tool == program.MSRUN:
             environment.update(program.mindspore_environment(environment))
+        environment.update(self._tls_variables(environment))
         environment.update(stacks.stack_variables(self._directory, "rank-{}.{}.{}".format(rank, *name)))
         what = self._ordered_program(launch, environment) if launch.program.fields else launch.program
         own = program.program_of_rank(
             self._resuming_program(launch, what, environment), environment.get("LOCAL_RANK", "0")
         )
         return own._replace(argv=program.armed_arguments(own, self._directory)), environment
+
+    def _tls_variables(self, environment: Dict[str, str]) -> Dict[str, str]:
+        """Write what a trainer that speaks TLS to its gate is to give MindIO, with the newest certificate."""
+        path = os.path.join(self._directory, "mindio-tls-info")
+        try:
+            info = mindio_tls.tls_info_of_job(environment, self._directory)
+            if not info:
+                return {}
+            write_private_file(path, info)
+        except (OSError, mindio_tls.MindIOTLSError) as problem:
+            text = "{} is not set, so the ranks can speak no TLS to their gate: {}"
+            self._print_once([text.format(TLS_INFO, problem)])
+            return {}
+        return {TLS_INFO: path}
 
     def program_before_rank(self, launch: Launch) -> Tuple[List[str], Dict[str, str]]:
         """Return program and environment of a process that has no rank yet."""

@@ -384,8 +384,8 @@ class Reason(Enum):
         _T.FAILED,
         _TRUE,
         "MindIOTLSMismatch",
-        "The trainer uses TLS towards MindIO, and Hajob does not.",
-        "Switch MindIO's own TLS off in the start script.",
+        "The trainer speaks TLS to MindIO, and its gate speaks none or has other certificates.",
+        "Switch MindIO's own TLS off in the start script, or give it the job's certificates.",
     )
     SCRIPT_ENDED = (
         _T.FAILED,

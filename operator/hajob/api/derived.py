@@ -200,9 +200,10 @@ def why_not_served(spec: HATrainingJobSpec) -> str:
     settings = {
         "launcher: TaskD with framework: MindSpore": taskd and spec.framework is Framework.MINDSPORE,
         "launcher: TaskD with hostNetwork": taskd and is_on_the_host(spec),
+        "network.mindIOTLSPolicy: Enabled with launcher: TaskD": taskd
+        and spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
         "elastic.restartSize: Available with framework: MindSpore": resizes and spec.framework is Framework.MINDSPORE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
-        "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
     }
     found = [name for name, there in settings.items() if there]
     return f"this version of Hajob does not support {', '.join(found)} yet: remove it" if found else ""

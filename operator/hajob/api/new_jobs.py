@@ -27,7 +27,7 @@ _POD: Final = "self.spec.template.spec"
 _PATH: Final = "spec.template.spec"
 _TAKEN: Final = ("agent", "install", "controller", HOOK_CONTAINER)
 """Container names of Hajob's: by them it knows whose end is the end of a pod's work."""
-_TAKEN_VOLUMES: Final = ("hajob", "hajob-tls")
+_TAKEN_VOLUMES: Final = ("hajob", "hajob-tls", "hajob-mindio-tls")
 
 
 def _refusal_rules(served: str, message: str, *, field: str, told: str = "", fixed: bool = False) -> tuple[Json, ...]:
@@ -283,6 +283,13 @@ RULES: Final[tuple[Json, ...]] = (
     ),
     *_log_pattern_rules(),
     *_refusal_rules(
+        "(self.spec.launcher != 'TaskD' || self.spec.network.mindIOTLSPolicy == 'Disabled')",
+        "spec.network.mindIOTLSPolicy: Enabled does not go with launcher: TaskD: TaskD starts MindIO's controller "
+        "without TLS; leave it out",
+        field=".spec.network.mindIOTLSPolicy",
+        fixed=True,
+    ),
+    *_refusal_rules(
         "(self.spec.launcher == 'Hajob' || self.spec.framework == 'PyTorch')",
         f"spec.launcher: TaskD with framework: MindSpore {_UNSERVED}",
         field=".spec.launcher",
@@ -323,11 +330,6 @@ RULES: Final[tuple[Json, ...]] = (
         "HCCL and Gloo take it as it is",
         field=".spec.network.interface",
         told="self.spec.network.interface",
-    ),
-    *_refusal_rules(
-        "(self.spec.network.mindIOTLSPolicy == 'Disabled')",
-        f"spec.network.mindIOTLSPolicy: Enabled {_UNSERVED}",
-        field=".spec.network.mindIOTLSPolicy",
     ),
     *_refusal_rules(
         "(self.spec.framework != 'MindSpore' || self.spec.elastic.restartSize == 'Original')",

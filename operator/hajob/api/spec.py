@@ -355,7 +355,8 @@ class Network(ApiModel):
     rendezvous_port: Port = 29500
     """Port of the rendezvous store at every rank pod and, unless hostNetwork, at the coordinator."""
     mindio_tls_policy: Annotated[MindIOTLSPolicy, Field(alias="mindIOTLSPolicy")] = MindIOTLSPolicy.DISABLED
-    """Whether gates and coordinator speak TLS on MindIO's port."""
+    """Whether the gates and MindIO's controller speak TLS, by certificates of MindIO's own made for the job. Ranks may
+    speak it to their gate, too (MindSpeed-LLM and MindSpore switch it off). Immutable."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -433,6 +434,11 @@ SPEC_RULES: Final = validation_rules(
         "self.network.agentPort == oldSelf.network.agentPort",
         f"spec.network.agentPort cannot be changed: {_IDENTITY}",
         field=".network.agentPort",
+    ),
+    validation_rule(
+        "self.network.mindIOTLSPolicy == oldSelf.network.mindIOTLSPolicy",
+        f"spec.network.mindIOTLSPolicy cannot be changed: {_IDENTITY}",
+        field=".network.mindIOTLSPolicy",
     ),
     TEMPLATE_UNCHANGED,
 )

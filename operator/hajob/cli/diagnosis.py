@@ -68,6 +68,7 @@ class Look(StrEnum):
     SOURCES = "faults of nodes and chips"
     QUARANTINES = "quarantines"
     JOBS = "jobs"
+    WORKLOADS = "components beside Hajob"
     PODS = "the job's pods"
     SCHEDULERS = "schedulers"
 

@@ -19,6 +19,7 @@ from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
 from hajob.app.settings import Settings
 from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.components import findings_of_components
 from hajob.cli.diagnosis import (
     Finding,
     Gathered,
@@ -102,8 +103,10 @@ def diagnose_and_print(
         found = [*findings_of_job(job, pods, gathered), *findings_of_schedulers(schedulers, [job], nodes)]
         found += findings_of_kueue(kueue, schedulers.operator, [job], pods)
     else:
+        workloads = gatherer.gather_workloads()
         found = [*findings_of_cluster(gathered), *findings_of_schedulers(schedulers, gathered.jobs, nodes)]
         found += findings_of_kueue(kueue, schedulers.operator, gathered.jobs)
+        found += [] if workloads is None else findings_of_components(workloads, gathered.jobs)
     answer = Answer(list(findings_as_text(found)), {"findings": [dataclasses.asdict(one) for one in found]})
     for line in lines_of_answer(answer, arguments.output):
         say(line)
@@ -202,6 +205,18 @@ class Gatherer:
             lambda: setattr(found, "configuration", objects.find_object(CONFIGURATION)),
         )
         return found
+
+    def gather_workloads(self) -> list[Json] | None:
+        """Collect what may be a component of MindCluster; None: not all of it may be read."""
+        workloads: list[Json] = []
+
+        def read_workloads(path: str) -> None:
+            workloads.extend(_list_of_items(self._objects, path))
+
+        for kind in ("deployments", "daemonsets"):
+            right = f"list {kind} in all namespaces"
+            self._try_to_look(Look.WORKLOADS, right, partial(read_workloads, f"/apis/apps/v1/{kind}"))
+        return None if Look.WORKLOADS in self._found.unread else workloads
 
     def pods_of_job(self, namespace: str, job: str) -> list[Json]:
         """Return the pods of one job."""

@@ -22,14 +22,19 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from hajob.pki.signing import (
+    Signer,
+    certificate_pem,
+    creation_time_of,
+    private_key_pem,
+    read_private_key,
+    sign_authority,
+    sign_leaf,
+)
 from hajob.pki.tls_secret import IDENTITIES
 
-# Nodes whose clocks are behind must not refuse a certificate that was just made.
-_BACKDATED: Final = timedelta(days=1)
 _AUTHORITY_LIVES: Final = 10
 """Lifetimes of a certificate in one of its authority."""
 SPREAD: Final = timedelta(days=1)
@@ -52,29 +57,15 @@ class Authority:
     @property
     def creation_time(self) -> datetime:
         """Return when it was made."""
-        return _creation_time_of(self.parsed_certificate)
+        return creation_time_of(self.parsed_certificate)
 
 
 def new_authority(now: datetime, lifetime: timedelta) -> Authority:
     """Make an authority, with a key of its own, for certificates that live for `lifetime`."""
     key = ec.generate_private_key(ec.SECP256R1())
-    serial = x509.random_serial_number()
-    name = _x509_name(f"hajob {serial:x}"[:24])
-    start = now - _BACKDATED
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(serial)
-        .not_valid_before(start)
-        .not_valid_after(now + _AUTHORITY_LIVES * lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return Authority(_certificate_pem(certificate), _private_key_pem(key))
+    name = f"hajob {x509.random_serial_number():x}"[:24]
+    certificate = sign_authority(key, name, now, _AUTHORITY_LIVES * lifetime)
+    return Authority(certificate_pem(certificate), private_key_pem(key))
 
 
 def authorities_at(
@@ -142,7 +133,7 @@ def certificates_due(
     trusted = x509.load_pem_x509_certificates(material[AUTHORITY])
     leaves = [x509.load_pem_x509_certificate(material[f"{identity}.crt"]) for identity in IDENTITIES]
     spread = now >= trust_changed + SPREAD
-    settled = spread and all(now >= _creation_time_of(leaf) + SPREAD for leaf in leaves)
+    settled = spread and all(now >= creation_time_of(leaf) + SPREAD for leaf in leaves)
     needed = [one.parsed_certificate for one in authorities]
     needed += [
         one
@@ -161,16 +152,14 @@ def certificates_due(
 
 
 def _new_leaves(job_uid: str, authority: Authority, now: datetime, lifetime: timedelta) -> dict[str, bytes]:
+    signer = Signer(authority.parsed_certificate, read_private_key(authority.key))
     made: dict[str, bytes] = {}
     for identity in IDENTITIES:
         key = ec.generate_private_key(ec.SECP256R1())
-        made[f"{identity}.crt"] = _certificate_pem(_sign_leaf(key, f"{identity}.{job_uid}", authority, now, lifetime))
-        made[f"{identity}.key"] = _private_key_pem(key)
+        leaf = sign_leaf(key, f"{identity}.{job_uid}", signer, now, lifetime)
+        made[f"{identity}.crt"] = certificate_pem(leaf)
+        made[f"{identity}.key"] = private_key_pem(key)
     return made
-
-
-def _creation_time_of(certificate: x509.Certificate) -> datetime:
-    return certificate.not_valid_before_utc + _BACKDATED
 
 
 def _is_signed_by(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
@@ -182,57 +171,4 @@ def _is_signed_by(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
 
 
 def _pem_bundle(certificates: Iterable[x509.Certificate]) -> bytes:
-    return b"".join(_certificate_pem(one) for one in certificates)
-
-
-def _private_key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _certificate_pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _x509_name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _sign_leaf(
-    key: ec.EllipticCurvePrivateKey, name: str, authority: Authority, now: datetime, lifetime: timedelta
-) -> x509.Certificate:
-    """Sign a certificate for serving and dialling: the coordinator does both."""
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    signer = authority.parsed_certificate
-    signing_key = serialization.load_pem_private_key(authority.key, None)
-    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(_x509_name(name))
-        .issuer_name(signer.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(min(now + lifetime, signer.not_valid_after_utc))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
-        .sign(signing_key, hashes.SHA256())
-    )
+    return b"".join(certificate_pem(one) for one in certificates)

@@ -7,20 +7,28 @@ pods trust as well.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from hajob import metrics
 from hajob.api.base import Json, format_time
 from hajob.api.constants import GROUP
+from hajob.api.enums import MindIOTLSPolicy
 from hajob.api.job import HATrainingJob
 from hajob.clock import Clock
 from hajob.coordinator_link.channel import CoordinatorCredentials
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pki.certificates import certificates_due, issue_certificates
-from hajob.pki.tls_secret import read_tls_secret, tls_secret
+from hajob.pki.mindio_certificates import (
+    is_mindio_certificate_due,
+    issue_mindio_certificates,
+    renew_mindio_certificate,
+)
+from hajob.pki.tls_secret import MINDIO_KEYS, read_tls_secret, tls_secret
 from hajob.pods.naming import tls_secret_name
 
 log = logging.getLogger(__name__)
@@ -121,6 +129,7 @@ class JobCertificates:
         material = issue_certificates(
             job.metadata.uid, await store.trusted_authorities(), store.current_time, store.lifetime
         )
+        material |= await self._mindio_files_due(job, material)
         return _with_trust_time(tls_secret(job, material), store.current_time)
 
     async def _next_replacement_step(self, job: HATrainingJob, secret: Json) -> Json:
@@ -135,6 +144,7 @@ class JobCertificates:
             now=store.current_time,
             lifetime=store.lifetime,
         )
+        after |= await self._mindio_files_due(job, before)
         if after == before:
             return secret
         body = {**secret, "data": tls_secret(job, after)["data"]}
@@ -143,6 +153,18 @@ class JobCertificates:
         await self._kube.replace_object("secrets", job.metadata.namespace, _with_trust_time(body, changed))
         log.info("%s/%s: its certificates are replaced: %s", job.metadata.namespace, job.metadata.name, step)
         return body
+
+    async def _mindio_files_due(self, job: HATrainingJob, before: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return MindIO's own files where they are new or renewed, made aside: their keys take a core for a second."""
+        if job.spec.network.mindio_tls_policy is not MindIOTLSPolicy.ENABLED:
+            return {}
+        files = {name: before[name] for name in MINDIO_KEYS if name in before}
+        uid, now, lifetime = job.metadata.uid, self._store.current_time, self._store.lifetime
+        if not files:
+            return await asyncio.to_thread(issue_mindio_certificates, uid, now, lifetime)
+        if not is_mindio_certificate_due(files, now, lifetime):
+            return {}
+        return await asyncio.to_thread(renew_mindio_certificate, uid, files, now, lifetime)
 
     def _adopt_secret(self, secret: Json) -> None:
         material = read_tls_secret(secret)

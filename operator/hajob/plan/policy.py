@@ -133,6 +133,7 @@ class Policy:
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         taskd_starts_ranks: TaskD starts them (`launcher: TaskD`); MindIO's controller and the rendezvous store are in
             the pod of node rank 0.
+        meets_at_scheduler: the ranks meet at MindSpore's scheduler, which is in the coordinator's pod.
         hot_switch: the framework lets a second process take over a rank, as every move needs (PyTorch only).
         log_rules: rule name to its smallest action.
         batch: sizes of a step, None where the trainer's arguments do not show them.
@@ -163,6 +164,7 @@ class Policy:
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
     hot_switch: bool = True
+    meets_at_scheduler: bool = False
     taskd_starts_ranks: bool = False
     batch: Batch | None = None
     sizes: StartSizes | None = None
@@ -190,6 +192,11 @@ class Policy:
         return tuple(
             action for action in MINDIO_ACTIONS if self.allows_action(action) and not self.refusals.get(action)
         )
+
+    @property
+    def ranks_outlive_scheduler(self) -> bool:
+        """Whether ranks train on without the coordinator's pod: MindSpore's only where processes may be replaced."""
+        return not self.meets_at_scheduler or bool({Action.IN_PLACE, Action.REPLACE} & {*self.through_mindio})
 
     @property
     def moves_on_cordon(self) -> bool:
@@ -242,6 +249,7 @@ def policy_from_spec(
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
         hot_switch=model.framework is Framework.PYTORCH,
+        meets_at_scheduler=model.framework is Framework.MINDSPORE,
         taskd_starts_ranks=by_taskd,
         batch=_batch_of_setting(setting),
         sizes=StartSizes.from_setting(setting),

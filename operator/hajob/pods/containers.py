@@ -8,7 +8,7 @@ from hajob import log_format
 from hajob.api.base import Json
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
 from hajob.api.derived import chips_per_node, is_on_the_host, world_size_of
-from hajob.api.enums import Launcher
+from hajob.api.enums import Launcher, MindIOTLSPolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec, Resources
 from hajob.pods.naming import tls_secret_name
@@ -17,8 +17,10 @@ from hajob.pods.settings import PodSettings
 AGENT_CONTAINER: Final = "agent"
 SHARED_VOLUME: Final = "hajob"
 TLS_VOLUME: Final = "hajob-tls"
+MINDIO_TLS_VOLUME: Final = "hajob-mindio-tls"
 TOKEN_VOLUME: Final = "hajob-token"
 TOKEN_FILE: Final = "token"
+MINDIO_TLS_FILES: Final = {"mindio-ca.crt": "ca.crt", "mindio.crt": "tls.crt", "mindio.key": "tls.key"}
 _PYTHON: Final = "python3"
 
 # Small on purpose: they serve one node and one job. Memory has no limit, because being killed for it costs a job.
@@ -49,7 +51,6 @@ def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -
         "HAJOB_MINDIO_PORT": str(network.mindio_port),
         "HAJOB_RENDEZVOUS_PORT": str(network.rendezvous_port),
         "HAJOB_FRAMEWORK": str(job.spec.framework),
-        "HAJOB_MINDIO_TLS_POLICY": str(network.mindio_tls_policy),
         **launcher_variable(job.spec),
     }
 
@@ -156,6 +157,31 @@ def tls_volume(job: HATrainingJob, identity: str) -> Json:
     paths = {"ca.crt": "ca.crt", f"{identity}.crt": "tls.crt", f"{identity}.key": "tls.key"}
     items = [{"key": key, "path": path} for key, path in paths.items()]
     return {"name": TLS_VOLUME, "secret": {"secretName": tls_secret_name(job), "items": items}}
+
+
+def has_mindio_tls(job: HATrainingJob) -> bool:
+    """Return whether MindIO's links are encrypted by its own certificates."""
+    return job.spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED
+
+
+def mindio_tls_variables(job: HATrainingJob, settings: PodSettings) -> dict[str, str]:
+    """Return the variable that says where MindIO's certificates are; nothing where there are none."""
+    return {"HAJOB_MINDIO_TLS_DIR": settings.mindio_tls_directory} if has_mindio_tls(job) else {}
+
+
+def mindio_tls_mounts(job: HATrainingJob, settings: PodSettings) -> list[Json]:
+    """Build the mount of MindIO's certificates; nothing where there are none."""
+    return (
+        [volume_mount(MINDIO_TLS_VOLUME, settings.mindio_tls_directory, read_only=True)] if has_mindio_tls(job) else []
+    )
+
+
+def mindio_tls_volumes(job: HATrainingJob) -> list[Json]:
+    """Build the volume of MindIO's certificates, without the authority's key; nothing where there are none."""
+    if not has_mindio_tls(job):
+        return []
+    items = [{"key": key, "path": path} for key, path in MINDIO_TLS_FILES.items()]
+    return [{"name": MINDIO_TLS_VOLUME, "secret": {"secretName": tls_secret_name(job), "items": items}}]
 
 
 def token_volume(settings: PodSettings) -> Json:

@@ -86,14 +86,19 @@ def _controller_container(job: HATrainingJob, settings: PodSettings, incarnation
     """The training image with Hajob's controller host as its only process."""
     trainer = parts.trainer_container(job.spec.template["spec"])
     ports = coordinator_ports(job.spec)
+    own = _coordinator_variables(job, settings, incarnation)
+    own += parts.env_variables(parts.mindio_tls_variables(job, settings))
     declared = {names.COORDINATOR_PORT_NAME: ports.coordinator, "controller": ports.controller, "store": ports.store}
     container: Json = {
         "name": "controller",
         "image": trainer.get("image", ""),
         "command": [job.spec.coordinator.python_path or "python3", "$(HAJOB_DIR)/controller_host.pyz"],
-        "env": parts.with_user_variables(_coordinator_variables(job, settings, incarnation), trainer.get("env") or []),
+        "env": parts.with_user_variables(own, trainer.get("env") or []),
         "ports": parts.container_ports(job.spec, declared),
-        "volumeMounts": [parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory)],
+        "volumeMounts": [
+            parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory),
+            *parts.mindio_tls_mounts(job, settings),
+        ],
         "resources": parts.resources_or(job.spec.coordinator.resources, _CONTROLLER_RESOURCES),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -142,9 +147,10 @@ def coordinator_pod(
     if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
         spec.pop("schedulerName", None)  # in no group: neither its chips nor its end concern those of the ranks
     spec |= parts.pull_secrets(template, settings)
+    volumes = [parts.shared_volume(), parts.tls_volume(job, "coordinator"), *parts.mindio_tls_volumes(job)]
     spec |= _containers_of_pod(job, settings, incarnation)
     spec |= {
-        "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
+        "volumes": [*volumes, parts.token_volume(settings)],
         "affinity": coordinator_affinity(job, avoided, silent, apart=apart, topology=settings.topology_label),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),
         "restartPolicy": "Never",

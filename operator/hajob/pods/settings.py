@@ -41,6 +41,7 @@ class PodSettings:
     fence_after_seconds: int = FENCE_AFTER_SECONDS
     shared_directory: str = "/hajob"
     tls_directory: str = "/hajob-tls"
+    mindio_tls_directory: str = "/hajob-mindio"
     token_directory: str = "/hajob-token"
     token_seconds: int = 3600
     rank_grace_seconds: int = 10

@@ -19,6 +19,7 @@ from trainer_sidecar.agent.gate import listener
 from trainer_sidecar.agent.gate.frames import FrameReader, Message, Piece
 from trainer_sidecar.agent.gate.gate import Gate
 from trainer_sidecar.agent.gate.listener import HELD_CONNECTIONS, is_of_this_pod
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.rules import LinkPhase
 
 HEARTBEAT = heartbeat_message()
@@ -297,7 +298,7 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
     stranger.bind((ADDRESS, own_port()))
     stranger.listen()
     rules = GateRules()
-    gate = Gate(ADDRESS, stranger.getsockname()[1], rules, FakeClock())
+    gate = Gate(ADDRESS, stranger.getsockname()[1], Passage(rules, FakeClock()))
     listening = asyncio.ensure_future(gate.listen_at_port())
     await until(lambda: bool(rules.problems), "the report")
     stranger.close()
@@ -408,7 +409,7 @@ async def test_the_gate_serves_ipv6_on_both_sides() -> None:
     controller = await asyncio.start_server(answer_and_echo, "::1", 0)
     rules = GateRules()
     rules.open, rules.address = True, f"[::1]:{controller.sockets[0].getsockname()[1]}"
-    gate = Gate("::1", own_port(), rules, FakeClock())
+    gate = Gate("::1", own_port(), Passage(rules, FakeClock()))
     await gate.listen_at_port()
     reader, writer = await asyncio.open_connection("::1", gate.port)
     writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)

@@ -16,6 +16,7 @@ from tests.rigs.rank_pod import ADDRESS, until
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.frames import Message
 from trainer_sidecar.agent.gate.gate import Gate
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.registrations import SPARE_BYTES, Registrations
 from trainer_sidecar.agent.gate.rules import LinkPhase
 
@@ -191,11 +192,11 @@ async def test_a_refused_rank_is_tried_again(scene: Change) -> None:
 
 async def test_an_agent_that_was_restarted_still_knows(scene: Change, tmp_path: Path) -> None:
     await scene.gate.close_port()
-    scene.gate = Gate(ADDRESS, scene.port, scene.rules, scene.clock, Registrations(tmp_path))
+    scene.gate = Gate(ADDRESS, scene.port, Passage(scene.rules, scene.clock, Registrations(tmp_path)))
     await scene.gate.listen_at_port()
     await scene.registered()
     await scene.gate.close_port()
-    scene.gate = Gate(ADDRESS, scene.port, scene.rules, scene.clock, Registrations(tmp_path))
+    scene.gate = Gate(ADDRESS, scene.port, Passage(scene.rules, scene.clock, Registrations(tmp_path)))
     await scene.gate.listen_at_port()
     scene.change(scene.second)
     _, writer = await scene.dial()

@@ -25,6 +25,7 @@ FAULTS = "/api/v1/namespaces/hajob-system/pods/hajob-operator-abc:8080/proxy/fau
 MAPS = "/api/v1/namespaces/kube-system/configmaps?labelSelector=mx-consumer-cim%3Dtrue"
 NODES = "/api/v1/nodes"
 QUARANTINES = "/apis/training.hajob.io/v1alpha1/nodequarantines"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
 JOBS = "/apis/training.hajob.io/v1alpha1/hatrainingjobs"
 JOB = "/apis/training.hajob.io/v1alpha1/namespaces/team/hatrainingjobs/qwen"
 PODS = "/api/v1/namespaces/team/pods?labelSelector=training.hajob.io/job-name%3Dqwen"
@@ -181,19 +182,43 @@ def test_without_an_operator_the_objects_are_read_all_the_same() -> None:
 
 def test_what_may_not_be_read_is_unknown_in_one_line() -> None:
     """As a user with `view` in a namespace meets it."""
-    paths = [LEASE, NODES, JOBS, QUARANTINES, MAPS, *(path for path in Cluster().found if path.startswith(CRDS))]
+    paths = [
+        LEASE,
+        NODES,
+        JOBS,
+        QUARANTINES,
+        MAPS,
+        DEPLOYMENTS,
+        *(path for path in Cluster().found if path.startswith(CRDS)),
+    ]
     code, found = ask(Cluster(**{path: ForbiddenError(f"{path} is forbidden: User cannot") for path in paths}))
     told = about(found, "rights")
     assert (code, told["grade"]) == (0, "unknown")
-    assert told["message"].startswith("5 of 7 checks need more rights: CRDs, the operator's Lease, faults of nodes")
+    assert told["message"].startswith("6 of 8 checks need more rights: CRDs, the operator's Lease, faults of nodes")
     assert "what is missing is to get customresourcedefinitions; to get leases in hajob-system; to " in told["message"]
     assert "list hatrainingjobs in all namespaces" in told["message"]
     assert [one for one in found if one["about"] != "rights"] == [], "neither fine nor a problem"
 
 
+def test_components_of_mindcluster_are_named_with_what_follows() -> None:
+    main = {
+        "image": "clusterd:v6",
+        "command": ["/bin/bash", "-c", "--"],
+        "args": ["/usr/local/bin/clusterd -logLevel=0"],
+    }
+    clusterd = {
+        "metadata": {"name": "clusterd", "namespace": "mindx-dl"},
+        "spec": {"template": {"spec": {"containers": [main]}}},
+    }
+    _, found = ask(Cluster(**{DEPLOYMENTS: {"items": [clusterd]}}))
+    told = [one["message"] for one in found if one["about"] == "beside"]
+    assert told[0].startswith("NodeD was not found")
+    assert told[1].startswith("ClusterD (mindx-dl/clusterd) redundant")
+
+
 def test_what_may_be_read_is_looked_at_all_the_same() -> None:
     code, found = ask(Cluster(**{NODES: ForbiddenError("no"), FAULTS: ClusterError("the server is ill")}))
-    assert "1 of 8 checks" in about(found, "rights")["message"]
+    assert "1 of 9 checks" in about(found, "rights")["message"]
     assert about(found, "the leader's report")["message"] == "could not be read: the server is ill"
     assert about(found, "operator")["grade"] == "ok"
     assert "80E01801" in about(found, "fault on node-1")["message"], "a fault that may be read is one"

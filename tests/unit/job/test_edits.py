@@ -34,7 +34,7 @@ SECONDS: Final = 2.0
 
 IMMUTABLE: Final = frozenset(
     {"framework", "accelerator", "numNodes", "parallelism", "optimizer", "launcher", "managedBy", "checkpoint"}
-) | {"network.agentPort", "template"}
+) | {"network.agentPort", "network.mindIOTLSPolicy", "template"}
 """The server refuses an edit (hajob.api.spec.SPEC_RULES); the template may be edited while the job is suspended."""
 
 HOOK: Final = {"spec": {"containers": [{"name": "work", "image": "example/rails:1"}]}}
@@ -93,7 +93,6 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
     "network.coordinatorPort": (7777, {COORDINATOR_POD}),
     "network.mindIOPort": (7777, {PLANNER, RANK_POD, COORDINATOR_POD}),
     "network.rendezvousPort": (7777, {RANKS, RANK_POD, COORDINATOR_POD}),
-    "network.mindIOTLSPolicy": ("Enabled", {RANK_POD, COORDINATOR_POD}),
     "output.path": ("/logs", {RANK_POD}),
     "output.attemptLimit": (7, {RANK_POD}),
 }

@@ -14,7 +14,7 @@ from hajob.plan.evaluator import Evaluator
 from hajob.plan.flags import TrainerFlags, parse_flags, read_flags
 from hajob.plan.policy import ActionLimits, Mode, NodePolicy, layout_from_spec, parse_spec, policy_from_spec
 from hajob.plan.preconditions import PRECONDITIONS
-from hajob.plan.recoverability import recoverability, recoverable
+from hajob.plan.recoverability import SCHEDULER_LIMIT, recoverability, recoverable
 from hajob.plan.state import JobPhase, JobState, Spend
 from hajob.plan.view import ClusterView
 from tests.rigs.plan_specs import GOOD, spec, unknown, unmet
@@ -293,6 +293,16 @@ def test_what_is_missing_now(state: JobState, seen: ClusterView, missing: dict[A
     evaluated = recoverability(state, seen, policy_from_spec(spec()))
     assert {one.action: {two.name for two in one.unmet} for one in evaluated if one.unmet} == missing
     assert recoverable(evaluated) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
+
+
+@pytest.mark.parametrize(("smaller", "told"), [(0, {Action.CHECKPOINT, Action.RETRY}), (5, set())])
+def test_ranks_that_end_with_their_scheduler_are_told(smaller: int, told: set[Action]) -> None:
+    """MindSpore's workers outlive the coordinator's pod only where a lost process may be replaced."""
+    actions = [{"name": name, "maxCount": smaller} for name in ("InPlace", "Replace")]
+    mindspore = spec(framework="MindSpore", recovery={"actions": actions}, optimizer={"sharding": "None"})
+    evaluated = recoverability(TRAINING, view(), policy_from_spec(mindspore))
+    assert {one.action for one in evaluated if SCHEDULER_LIMIT in one.message} == told
+    assert not any(SCHEDULER_LIMIT in one.message for one in recoverability(TRAINING, view(), policy_from_spec(spec())))
 
 
 def test_a_spent_budget_is_told() -> None:

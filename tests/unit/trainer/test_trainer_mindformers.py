@@ -17,7 +17,7 @@ from e2e.trainer import proof
 from e2e.trainer.checkpoint import CheckpointError
 from e2e.trainer.container import IMAGE
 from e2e.trainer.mindformers import configured
-from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed
+from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed, write_strategy
 from e2e.trainer.settings import MINDSPORE, place_from, settings_from
 from e2e.trainer.store_client import Client
 from hajob.domain.layout import Layout, Sharding
@@ -67,6 +67,7 @@ def state(step: int) -> dict[str, np.ndarray]:
 def saved(output: Path, step: int, ranks: range = range(4)) -> list[Path]:
     paths = []
     for rank in ranks:
+        write_strategy(output, rank)
         files = RankFiles.begin(output, rank)
         paths.append(files.write(step, state(step)))
         files.record(step, paths[-1].name)

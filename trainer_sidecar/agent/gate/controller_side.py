@@ -65,7 +65,7 @@ class ControllerSide:
         whose.process = whose.process or rules.process_name(whose.rank)  # known by now, or it might not pass
         reader, self._writer = await open_upstream(self._address)
         await self.wait_until_open()
-        self._writer.write(frame)
+        await self._passage.greet_controller(self._writer, frame)
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             reply = await reader.readexactly(frames.REPLY.size)
         await self.wait_until_open()

@@ -13,15 +13,15 @@ import contextlib
 import logging
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.link import GateLink, wait_until_closed
 from trainer_sidecar.agent.gate.listener import Listener
 from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.rank_messages import LinkedRank
 from trainer_sidecar.agent.gate.registering import StandIns
-from trainer_sidecar.agent.gate.registrations import Registrations
-from trainer_sidecar.agent.gate.rules import LinkPhase, Rules
+from trainer_sidecar.agent.gate.rules import LinkPhase
+from trainer_sidecar.agent.gate.security import RankTLSError
 
 FROZEN_SECONDS = 2  # a check that comes this late tells of this process, not of the ranks
 
@@ -35,20 +35,19 @@ class Gate(Listener):
         passage: that the links share.
     """
 
-    def __init__(
-        self, address: str, port: int, rules: Rules, clock: Clock, registrations: Registrations | None = None
-    ) -> None:
-        super().__init__(address, port, rules)
-        self._clock = clock
-        self._registrations = registrations if registrations is not None else Registrations()
-        self.passage = Passage(rules, clock, self._registrations)
-        self._stand_ins = StandIns(rules, self._registrations)
+    def __init__(self, address: str, port: int, passage: Passage) -> None:
+        super().__init__(address, port, passage.rules)
+        self._clock, self._registrations = passage.clock, passage.registrations
+        self.passage = passage
+        self._stand_ins = StandIns(passage)
         self._links: dict[GateLink, asyncio.Task[None]] = {}
-        self._checked = clock.now()
+        self._checked = passage.clock.now()
 
     async def close_port(self) -> None:
         """Stop listening and end every link."""
         self._stand_ins.end_stand_ins()
+        if self.passage.security is not None:
+            self.passage.security.end_tunnels()
         await super().close_port()
         self._registrations.close_files()
 
@@ -60,8 +59,24 @@ class Gate(Listener):
             if rank is None or not self.rules.is_local(rank):
                 await self._hold_foreign_connection(frame, reader)
             else:
-                whose = LinkedRank(rank, self.rules.process_name(rank))
-                await self._serve_rank(frame, GateLink(self.passage, whose, reader, writer))
+                await self._serve_rank_in_the_clear(rank, frame, reader, writer)
+
+    async def _serve_rank_in_the_clear(
+        self, rank: int, frame: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if (security := self.passage.security) is not None:
+            try:
+                reader, writer = await security.secure_rank(reader, writer)
+            except RankTLSError as problem:
+                log.error("rank %d's TLS with its gate has failed: %s", rank, problem)  # noqa: TRY400  a sentence
+                self.rules.report_tls(rank)
+                await wait_until_closed(reader)
+                return
+        try:
+            whose = LinkedRank(rank, self.rules.process_name(rank))
+            await self._serve_rank(frame, GateLink(self.passage, whose, reader, writer))
+        finally:
+            writer.close()
 
     async def _hold_foreign_connection(self, frame: bytes, reader: asyncio.StreamReader) -> None:
         log.warning("the gate holds a connection that is no rank of this pod: %s", frame.hex())

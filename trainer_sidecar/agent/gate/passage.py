@@ -9,6 +9,7 @@ from collections.abc import Callable
 from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.gate.registrations import Registrations
 from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.security import LinkSecurity
 
 log = logging.getLogger(__name__)
 
@@ -20,11 +21,19 @@ class Passage:
         rules: of the agent.
         clock: of the agent.
         registrations: what the ranks have told MindIO.
+        security: of the links to the controller; None: they are not encrypted.
         unreadable: messages that could not be read. They have passed all the same; no other controller can take over.
     """
 
-    def __init__(self, rules: Rules, clock: Clock, registrations: Registrations) -> None:
-        self.rules, self.clock, self.registrations = rules, clock, registrations
+    def __init__(
+        self,
+        rules: Rules,
+        clock: Clock,
+        registrations: Registrations | None = None,
+        security: LinkSecurity | None = None,
+    ) -> None:
+        self.rules, self.clock, self.security = rules, clock, security
+        self.registrations = registrations if registrations is not None else Registrations()
         self.unreadable = 0
         self._change = asyncio.Event()
 
@@ -47,6 +56,12 @@ class Passage:
         """Let everybody who waits look at order and lease again."""
         self._change.set()
         self._change = asyncio.Event()
+
+    async def greet_controller(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
+        """Send a connect frame, and begin TLS behind it where the controller speaks it. OSError: it is not taken."""
+        writer.write(frame)
+        if self.security is not None:
+            await self.security.secure_upstream(writer)
 
     def count_unreadable(self, rank: int, what: str) -> None:
         """Count a message that could not be read."""

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from trainer_sidecar.agent.gate import frames
-from trainer_sidecar.agent.gate.registrations import TAKEN, Registration, Registrations
-from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.passage import Passage
+from trainer_sidecar.agent.gate.registrations import TAKEN, Registration
 from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 
 # After a change of controller all ranks of the job register in one moment, and are answered one after the other.
@@ -54,9 +54,9 @@ async def register_rank(
 class StandIns:
     """Short connections that register ranks without a process: one for each such rank, to each controller once."""
 
-    def __init__(self, rules: Rules, registrations: Registrations) -> None:
-        self._rules = rules
-        self._registrations = registrations
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+        self._rules, self._registrations = passage.rules, passage.registrations
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._done: set[tuple[str, int]] = set()
 
@@ -97,7 +97,8 @@ class StandIns:
     async def _register_rank(self, rank: int) -> None:
         reader, writer = await open_upstream(self._rules.controller_address())
         try:
-            writer.write(frames.CONNECT.pack(frames.CONNECT_MAGIC, frames.CONNECT_VERSION, rank))
+            frame = frames.CONNECT.pack(frames.CONNECT_MAGIC, frames.CONNECT_VERSION, rank)
+            await self._passage.greet_controller(writer, frame)
             async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
                 if frames.REPLY.unpack(await reader.readexactly(frames.REPLY.size))[0] != 0:
                     raise ValueError("it does not take the connection")

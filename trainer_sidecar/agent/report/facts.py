@@ -168,11 +168,20 @@ def copies_not_registered_problem(rank: int) -> pb.Problem:
 
 
 def tls_mismatch_problem(rank: int, settings: AgentSettings) -> pb.Problem:
-    """Report a rank that speaks TLS although the controller does not."""
-    text = (
-        f"rank {rank} opens MindIO's port {settings.mindio_port} with TLS, and Hajob's side speaks none: "
-        "switch MindIO's TLS off in the trainer (enable_tls=False of tft_init_processor)"
-    )
+    """Report a rank that speaks TLS and is not understood: there is none on this side, or another authority."""
+    if settings.mindio_tls_directory is None:
+        text = (
+            f"rank {rank} opens MindIO's port {settings.mindio_port} with TLS, and Hajob's side speaks none: switch "
+            "MindIO's TLS off in the trainer (enable_tls=False of tft_init_processor), or make the job anew with "
+            "spec.network.mindIOTLSPolicy: Enabled"
+        )
+    else:
+        text = (
+            f"rank {rank}'s TLS with its gate at MindIO's port {settings.mindio_port} fails, and the log of container "
+            "agent says why: give tft_init_processor, with enable_tls=True, the text of the file that "
+            "HAJOB_MINDIO_TLS_INFO names as tls_info, or switch it off (enable_tls=False): between the pods it is "
+            "encrypted either way"
+        )
     return pb.Problem(code="MindIOTLSMismatch", message=text)
 
 

@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator
 
 from . import _settings as settings
 from . import _wire as wire
+from ._tls import Material, SecureSocket
 from ._wire import Message
 
+Socket = socket.socket | SecureSocket
 BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 HEART_TRIES = 3
 TLS_SECONDS = 10.0
@@ -27,18 +29,6 @@ TLS_SECONDS = 10.0
 
 class ClosedInGreetingError(OSError):
     """The peer accepted the connection and closed it without a word."""
-
-
-def _handshake(sock: socket.socket) -> socket.socket:
-    """Only as much of TLS as can be seen from outside: the handshake, which nobody here ever answers."""
-    import ssl  # a hundredth of a second of the start of every rank that has no use for it
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    sock.settimeout(TLS_SECONDS)
-    secure = context.wrap_socket(sock)
-    secure.settimeout(None)
-    return secure
 
 
 class Client:
@@ -50,11 +40,11 @@ class Client:
         self._beat = beat
         self._condition = threading.Condition()
         self._sending = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._socket: Socket | None = None
         self._stopped = False
         self._beat_now = False
         self._where = ("", 0, "")
-        self.speaks_tls = False
+        self.tls: Material | None = None
 
     # ---- connecting
 
@@ -74,18 +64,17 @@ class Client:
         """Begin to send heartbeats."""
         threading.Thread(target=self._heart, name="mindio-heart", daemon=True).start()
 
-    def _dial(self) -> socket.socket:
+    def _dial(self) -> Socket:
         address, port, local = self._where
         sock = socket.create_connection((address, port), 10.0, (local, 0) if local else None)
         try:
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.sendall(wire.CONNECT.pack(wire.MAGIC, wire.VERSION, self.rank))
-            if self.speaks_tls:  # the connect frame goes first, in the clear
-                sock = _handshake(sock)
+            link: Socket = self._handshake(sock) if self.tls is not None else sock
             reply = b""
             while len(reply) < wire.CONNECT_REPLY.size:
-                data = sock.recv(wire.CONNECT_REPLY.size - len(reply))
+                data = link.recv(wire.CONNECT_REPLY.size - len(reply))
                 if not data:
                     raise ClosedInGreetingError
                 reply += data
@@ -95,9 +84,17 @@ class Client:
         except OSError:
             sock.close()
             raise
-        return sock
+        return link
 
-    def _reconnect(self) -> socket.socket | None:
+    def _handshake(self, sock: socket.socket) -> Socket:
+        """TLS begins behind the connect frame, which goes in the clear."""
+        assert self.tls is not None
+        sock.settimeout(TLS_SECONDS)
+        secure = self.tls.wrap(sock, serves=False)
+        secure.settimeout(None)
+        return secure
+
+    def _reconnect(self) -> Socket | None:
         lost = time.monotonic()
         for after in settings.RECONNECT_SECONDS:
             time.sleep(max(0.0, lost + after - time.monotonic()))
@@ -133,7 +130,7 @@ class Client:
         if sock is None and not settings.on("unprotected_without_controller"):
             os._exit(2)
 
-    def _read_link(self, sock: socket.socket) -> None:
+    def _read_link(self, sock: Socket) -> None:
         reader = wire.FrameReader()
         while not self._stopped:
             try:

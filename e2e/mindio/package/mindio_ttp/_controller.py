@@ -22,6 +22,7 @@ from ._names import FAULT_OF_STATE, ReportState, Status
 from ._ranks import Rank
 from ._replicas import Replicas, make_group
 from ._server import Link, Server
+from ._tls import Material
 from ._wire import Heartbeat, Message
 
 REFUSED = 1
@@ -102,9 +103,11 @@ class Controller:
 
     # ---- life
 
-    def start(self, address: str, port: int, work: dict[State, Callable[[Controller], str]]) -> None:
+    def start(
+        self, address: str, port: int, work: dict[State, Callable[[Controller], str]], tls: Material | None = None
+    ) -> None:
         """Listen and begin; `OSError` when the address cannot be had."""
-        self.server = Server(self, address, port)
+        self.server = Server(self, address, port, tls)
         self.mindx.look()
         self.server.start()
         self._thread = threading.Thread(target=machine.run, args=(self, work), name="mindio-machine", daemon=True)
@@ -240,6 +243,10 @@ class Controller:
 
     def _replicas(self, link: Link, told: list[dict[str, Any]], flags: dict[str, bool]) -> None:
         groups = [make_group(g["rank_list"], g["replica_cnt"], g["replica_shift"]) for g in told]
+        known = {group.ranks for reported in self.replicas.by_rank.values() for group in reported}
+        for group in groups:
+            if group.ranks not in known:
+                settings.log(f"rank:{link.rank}, report group list: {list(group.ranks)}")
         if groups:
             self.replicas.by_rank[link.rank] = groups
         self.rank_flags[link.rank] = flags

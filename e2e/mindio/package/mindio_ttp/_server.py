@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
 import selectors
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from . import _settings as settings
 from . import _wire as wire
+from ._tls import Material, SecureSocket
 
+GREETING_SECONDS = 1800.0
+"""So long the listener waits for a rank's hello."""
 THEFT_SECONDS = 1.0
 
 
@@ -42,7 +47,7 @@ class Owner(Protocol):
 class Link:
     """One accepted connection; `rank` is -1 until its connect frame has come."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket | SecureSocket) -> None:
         self.sock = sock
         self.rank = -1
         self.reader = wire.FrameReader()
@@ -91,12 +96,40 @@ class Link:
             self.sock.shutdown(socket.SHUT_RDWR)
 
 
+class Greeter:
+    """The one thread that takes connections where TLS is on: a rank that begins none keeps it, and all behind it."""
+
+    def __init__(self, tls: Material, take: Callable[[SecureSocket, bytes], None]) -> None:
+        self._tls, self._take = tls, take
+        self._waiting: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        threading.Thread(target=self._greet_for_ever, name="mindio-listener", daemon=True).start()
+
+    def put(self, sock: socket.socket) -> None:
+        """Add a connection that was accepted."""
+        self._waiting.put(sock)
+
+    def _greet_for_ever(self) -> None:
+        while True:
+            sock = self._waiting.get()
+            try:
+                sock.settimeout(GREETING_SECONDS)
+                greeting = sock.recv(wire.CONNECT.size)
+                if len(greeting) != wire.CONNECT.size:
+                    raise ConnectionResetError("no connect frame")
+                self._take(self._tls.wrap(sock, serves=True), greeting)
+            except OSError as problem:
+                settings.log(f"a connection is closed: {problem}")
+                sock.close()
+
+
 class Server:
     """Listens on one address and reads from every link in a thread of its own."""
 
-    def __init__(self, owner: Owner, address: str, port: int) -> None:
+    def __init__(self, owner: Owner, address: str, port: int, tls: Material | None = None) -> None:
         """Bind and listen; `OSError` when that fails."""
         self.owner = owner
+        self._greeter = Greeter(tls, self._take_greeted) if tls is not None else None
+        self._greeted: queue.SimpleQueue[tuple[Link, int]] = queue.SimpleQueue()
         self.links: dict[int, Link] = {}
         self.abandoned: list[bytearray] = []
         self._listener = _listen(address, port)
@@ -127,6 +160,8 @@ class Server:
                     self._accept()
                 elif isinstance(key.data, Link):
                     self._read(key.data)
+                elif self._greeter is not None and not self._stopping:
+                    self._admit_greeted()
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, Link):
                 self._drop(key.data)
@@ -145,20 +180,48 @@ class Server:
             sock, _ = self._listener.accept()
         except OSError:
             return
-        sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._greeter is not None:
+            self._greeter.put(sock)
+            return
+        sock.setblocking(False)
         self._selector.register(sock, selectors.EVENT_READ, Link(sock))
 
+    def _take_greeted(self, sock: SecureSocket, greeting: bytes) -> None:
+        """From the greeter's thread: a connection has its TLS."""
+        link = Link(sock)
+        link.greeting += greeting
+        self._greeted.put((link, sock.fileno()))
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"x")
+
+    def _admit_greeted(self) -> None:
+        self._wake_read.recv(4096)
+        while not self._greeted.empty():
+            link, descriptor = self._greeted.get()
+            link.sock.setblocking(False)
+            if not self._greet(link):
+                self._drop(link)
+                continue
+            self._selector.register(descriptor, selectors.EVENT_READ, link)
+            self._read(link)  # what came with the last bytes of the handshake wakes nobody
+
     def _read(self, link: Link) -> None:
-        try:
-            data = link.sock.recv(65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._drop(link)
-            return
+        while True:
+            try:
+                data = link.sock.recv(65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._drop(link)
+                return
+            self._feed(link, data)
+            if not isinstance(link.sock, SecureSocket) or link.dropped:
+                return  # else there may be more, of which the selector knows nothing
+
+    def _feed(self, link: Link, data: bytes) -> None:
         if link.rank < 0:
             link.greeting += data
             if len(link.greeting) < wire.CONNECT.size:

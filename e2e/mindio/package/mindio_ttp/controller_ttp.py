@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _mindx as mindx
 from . import _settings as settings
+from . import _tls
 from ._controller import Controller, Flags
 from ._elastic import is_save_unheard
 from ._states import WORK
@@ -57,7 +58,9 @@ def tft_start_controller(bind_ip: str, port: int, enable_tls: bool = True, tls_i
     if _Here.controller is not None and _Here.controller.started:
         return
     try:
-        _may_start(port, tls_missing=enable_tls and not tls_info).start(_resolve(bind_ip), port, WORK)
+        controller = _may_start(port, tls_missing=enable_tls and not _tls.is_usable(tls_info))
+        material = _tls.Material(tls_info, serves=True) if enable_tls else None
+        controller.start(_resolve(bind_ip), port, WORK, material)
     except (OSError, TypeError) as error:
         settings.log(f"start controller failed: {error}")
         if not settings.on("start_failure_exits"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +74,11 @@ def tft_init_processor(  # noqa: PLR0917 - the real signature
         _die(f"init processor failed: rank {rank} of {world_size}, tls {enable_tls}")
     options = Options(rank, world_size, enable_local_copy, enable_uce, enable_arf, enable_zit)
     _Here.processor = Processor(options)
-    _Here.processor.client.speaks_tls = enable_tls
+    if enable_tls:
+        try:
+            _Here.processor.client.tls = _tls.Material(tls_info, serves=False)
+        except OSError as problem:
+            _die(f"init processor failed: {problem}")
 
 
 def tft_start_processor(master_ip: str, port: int, local_ip: str = "") -> None:
@@ -93,6 +98,14 @@ def tft_destroy_processor() -> None:
     _Here.processor, _Here.started = None, False
     if processor is not None and was_started:
         processor.destroy()
+        if processor.client.tls is not None:
+            atexit.register(_crash)
+
+
+def _crash() -> None:
+    """What every rank did that had left MindIO and spoke TLS to it."""
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGSEGV)
 
 
 def tft_is_reboot_node() -> bool:
