@@ -1,0 +1,168 @@
+"""Broken trainings and wrong manifests, as people make them: `status` and `why` name the cause of each.
+
+The other kinds: what `kubectl apply` refuses by itself is in tests/integration/api; a volume that cannot be mounted, a
+full disk and a killer of the kernel's are in tests/unit, as process nodes have neither kubelet nor memory limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from e2e.cluster.control_plane import ControlPlaneError
+from e2e.harness.job import Job, manifest
+from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+SMALL: Final[Mapping[str, Any]] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": 100_000}
+SAID_SECONDS: Final = 120.0
+"""A program that fails in its loop is started three times before it is given up."""
+ONCE: Final = {"recovery": {"maxProgramFailures": 0}}
+RULE: Final = {"name": "loss-is-nan", "pattern": "loss: nan$", "action": "Restart"}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Something wrong.
+
+    Attributes:
+        words: Each must be in what the two commands print.
+        fault: Ordered of the trainer; empty: none.
+        spec: Fields of the spec.
+        container: Fields of the trainer's container.
+        pod: Fields of the template's spec.
+        nodes: Rank pods.
+    """
+
+    words: Sequence[str]
+    fault: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    nodes: int = 2
+
+
+TRAININGS: Final = {
+    "wrong-path": Wrong(
+        ("No such file: /data/corpus.bin",),
+        fault="rank=1 at=startup do=raise always=1 text=No_such_file:_/data/corpus.bin",
+        spec=ONCE,
+    ),
+    "raises-in-loop": Wrong(
+        ("KeyError: the vocabulary", "rank 1"),
+        fault="rank=1 step=6 do=raise always=1 text=KeyError:_the_vocabulary",
+    ),
+    "killed-in-loop": Wrong(("SIGKILL", "memory"), fault="rank=1 step=6 do=kill always=1"),
+    "hangs": Wrong(
+        ("no step has ended",),
+        fault="rank=1 step=25 at=update do=hang always=1",
+        spec={"recovery": {"hang": {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}}},
+    ),
+    "loss-is-nan": Wrong(
+        ("loss: nan",),
+        fault="rank=0 step=9 at=updated do=nan always=1",
+        spec={"recovery": {"logRules": [RULE], "maxProgramFailures": 1}},
+    ),
+    "is-slow": Wrong(("s a step",), fault="rank=1 at=forward do=slow seconds=2 always=1"),
+    "read-only": Wrong(
+        ("is readOnly: no checkpoint could be saved",),
+        container={"volumeMounts": [{"name": "checkpoints", "mountPath": "/ckpt", "readOnly": True}]},
+        spec=ONCE,
+    ),
+    "no-script": Wrong(("no-such.sh: No such file",), container={"command": ["bash", "no-such.sh"]}, spec=ONCE),
+    "no-torchrun": Wrong(
+        ("torchrun",), container={"command": ["python3", "-c", "import os; os.environ['RANK']"]}, spec=ONCE
+    ),
+}
+MANIFESTS: Final = {
+    "ends-at-once": Wrong(("torchrun", "hi there"), container={"command": ["bash", "-c", "echo hi there"]}, spec=ONCE),
+    "image": Wrong(("no/such:1",), container={"image": "no/such:1"}),
+    "resource-name": Wrong(
+        ("huawei.com/Ascend910X",),
+        spec={"accelerator": {"product": "A2", "chipsPerNode": 1, "resourceName": "huawei.com/Ascend910X"}},
+    ),
+    "node-selector": Wrong(("nodeSelector",), pod={"nodeSelector": {"pool": "nothing"}}),
+    "fifty-nodes": Wrong(("50",), nodes=50),
+    "priority": Wrong(("no PriorityClass", "no-such-class"), pod={"priorityClassName": "no-such-class"}),
+    "elsewhere": Wrong(("/ckpt",), container={"volumeMounts": [{"name": "checkpoints", "mountPath": "/other"}]}),
+    "typo": Wrong(("volumeMount",), container={"volumeMount": []}),
+    "node-name": Wrong(("nodeName",), pod={"nodeName": "node-1"}),
+    "config-map": Wrong(("volume",), pod={"volumes": [{"name": "checkpoints", "configMap": {"name": "none"}}]}),
+}
+
+
+def submit(rig: Rig, name: str, wrong: Wrong) -> str:
+    """Apply it; what `kubectl apply` refuses it with, empty where it takes it."""
+    volume = rig.directory / "volumes" / name
+    arguments = ["--fault", wrong.fault] if wrong.fault else []
+    fields = {**SMALL, "nodes": wrong.nodes, "arguments": arguments, "spec": wrong.spec}
+    made = manifest(name, rig.namespace, volume, node_selector={RIG_LABEL: rig.name}, **fields)
+    pod = made["spec"]["template"]["spec"]
+    pod["containers"][0].update(wrong.container)
+    pod.update(wrong.pod)
+    volume.mkdir(parents=True, exist_ok=True)
+    done = rig.plane.kubectl("apply", "-f", "-", stdin=json.dumps(made), check=False)
+    if done.returncode:
+        return str(done.stderr)
+    rig.jobs.append(Job(rig.plane, name, rig.namespace, volume))
+    return ""
+
+
+def told(rig: Rig, name: str) -> str:
+    """What `kubectl hajob status` and `why` print about a job."""
+    environment = {**os.environ, "KUBECONFIG": str(rig.plane.kubeconfig), "NO_PROXY": "*", "HAJOB_LANG": "en"}
+    printed = ""
+    for verb in ("status", "why"):
+        command = [sys.executable, "-m", "hajob.cli.main", verb, name, "--namespace", rig.namespace]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+        printed += f"$ kubectl hajob {verb} {name}\n{done.stdout}{done.stderr}\n"
+    return printed
+
+
+def untold(rig: Rig, wrongs: Mapping[str, Wrong]) -> dict[str, str]:
+    """Of each whose cause the two commands do not name within `SAID_SECONDS`, what they print."""
+    left = dict.fromkeys(wrongs, "")
+
+    def all_are_told() -> bool:
+        for name in list(left):
+            left[name] = told(rig, name)
+            if all(word in left[name] for word in wrongs[name].words):
+                del left[name]
+        return not left
+
+    with suppress(ControlPlaneError):
+        rig.plane.wait("every cause to be told", all_are_told, SAID_SECONDS, poll=2.0)
+    return left
+
+
+@pytest.fixture
+def roomy_rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
+    """Room for all of them at once, two nodes with a chip for each."""
+    return start_rig(RigLayout(chip_nodes=len(TRAININGS) + 1, chips=2))
+
+
+def assert_causes_are_told(rig: Rig, wrongs: Mapping[str, Wrong]) -> None:
+    """Submit all, and wait until the cause of each is told."""
+    refused = {name: submit(rig, name, wrong) for name, wrong in wrongs.items()}
+    missing = {
+        name: said for name, said in refused.items() if said and not all(word in said for word in wrongs[name].words)
+    }
+    missing |= untold(rig, {name: wrong for name, wrong in wrongs.items() if not refused[name]})
+    assert not missing, "\n".join(f"{name}: not all of {wrongs[name].words} in\n{missing[name]}" for name in missing)
+
+
+def test_broken_trainings_name_their_cause(roomy_rig: Rig) -> None:
+    assert_causes_are_told(roomy_rig, TRAININGS)
+
+
+def test_wrong_manifests_name_their_cause(roomy_rig: Rig) -> None:
+    assert_causes_are_told(roomy_rig, MANIFESTS)
