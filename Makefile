@@ -35,7 +35,7 @@ setup: ## make everything the other targets need (they do it, too)
 	@$(SETUP)
 
 .PHONY: demo
-demo: ## a training on a local cluster survives six faults, before your eyes; ARGS=--stay: it waits for yours
+demo: ## a training on a local cluster survives six faults, before your eyes; ARGS=--stay: it waits for yours; ARGS=--ui: in a browser, too
 	@$(TOOL) -m e2e.demo --provider $(PROVIDER) $(ARGS)
 
 .PHONY: test
