@@ -51,6 +51,7 @@ PLAYED = {
 PLAYED_ELSEWHERE = {
     "finishTimeoutSeconds": "tests/unit/coordinator/test_final_state.py",
     "recovery.drainTimeoutSeconds": "tests/unit/job/test_drained_nodes.py",
+    "recovery.preemptionTimeoutSeconds": "e2e/scenarios/test_kueue.py",
     "recovery.subHealthPolicy": "tests/unit/job/test_hardware_policies.py",
     "recovery.coordinatorLossPolicy": "tests/unit/job/test_coordinators_node_lost.py",
     "checkpoint.savedLimit": "e2e/scenarios/test_checkpoints.py",
@@ -90,6 +91,11 @@ CHANGED = {
         "replacementTimeoutSeconds": SHORT,
     },
     "e2e/scenarios/nodes_taken.py": {"IMPATIENT": SHORT},
+    "e2e/scenarios/test_cause_in_two_commands.py": {
+        "maxProgramFailures": FEWER_FAILURES,
+        "minTimeoutSeconds": QUICK_HANG,
+        "stepTimeMultiple": QUICK_HANG,
+    },
     "e2e/scenarios/test_checkpoints.py": {"maxCount": SMALLEST},
     "e2e/scenarios/repairs_in_place.py": {"maxCount": OFTEN},
     "e2e/scenarios/test_controller_killed_in_actions.py": {"IMPATIENT": SHORT},
@@ -115,6 +121,7 @@ CHANGED = {
         "windowSeconds": "a rule's window passes within the test",
     },
     "e2e/scenarios/test_start_scripts.py": {"maxCount": SMALLEST, "maxProgramFailures": FEWER_FAILURES},
+    "e2e/scenarios/test_taskd.py": {"IMPATIENT": SHORT, "maxCount": SMALLEST},
     "e2e/scenarios/test_through_kubectl.py": {"replacementTimeoutSeconds": "a value that a person edits"},
     "e2e/scenarios/test_two_jobs.py": {
         "IMPATIENT": SHORT,
