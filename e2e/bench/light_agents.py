@@ -37,6 +37,7 @@ from trainer_sidecar.agent.settings import AgentSettings, Identity
 if TYPE_CHECKING:
     from trainer_sidecar.agent.node import Node
     from trainer_sidecar.agent.server import Context
+from trainer_sidecar.agent.report.ports import AgentPorts
 
 BEAT_EVERY = 2 * SECOND  # of MindIO's processors
 SERVERS_AT_ONCE = 64
@@ -71,6 +72,7 @@ class LightNode:
     step_seconds: float
     lease: Lease = field(default_factory=Lease)
     outbox: Outbox = field(default_factory=Outbox)
+    ports: AgentPorts = field(default_factory=AgentPorts)
     order: pb.NodeOrder = field(default_factory=pb.NodeOrder)
     sent: dict[int, int] = field(default_factory=dict)
     stream: int = 0

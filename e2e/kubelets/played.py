@@ -52,7 +52,46 @@ PLAYED: Final[Tests] = {
 """Real nodes play them as they are."""
 
 LEFT_OUT: Final[Mapping[str, Tests]] = {
+    "its scheduler or manager is a stand-in of process nodes, which the released image has not": {
+        "test_kueue": (
+            "test_a_preempted_job_resumes_with_equal_weights",
+            "test_what_trains_trains_on_while_kueue_is_away",
+            "test_a_drained_queue_stops_a_job_and_lets_it_go_on",
+            "test_kueue_admits_and_volcano_places",
+        ),
+        "test_volcano": (
+            "test_a_dead_node_is_replaced_with_few_writes",
+            "test_two_nodes_at_once_under_volcano",
+            "test_pods_that_others_delete_are_replaced_at_once",
+            "test_a_job_shrinks_and_grows_under_volcano",
+            "test_suspended_resumed_and_applied_again",
+            "test_what_a_job_waits_for_is_told_with_its_queue",
+            "test_two_jobs_in_one_queue_take_turns",
+            "test_a_replacement_stays_in_the_super_pod_of_its_block",
+        ),
+    },
+    "the training image of real nodes has no TaskD, nor its stand-in": {
+        "test_taskd": (
+            "test_taskd_starts_a_killed_rank_again_in_place",
+            "test_a_node_under_taskd_is_replaced",
+            "test_a_job_under_taskd_shrinks_and_grows_back",
+            "test_a_retry_under_taskd_that_fails_is_named_again",
+            "test_a_node_is_left_by_a_hot_switch_under_taskd",
+            "test_a_pause_under_taskd_ends_and_a_fault_follows",
+            "test_a_save_under_taskd_is_what_the_next_start_loads",
+            "test_the_node_of_the_manager_restarts_every_pod",
+            "test_a_lost_manager_is_answered_with_a_restart",
+            "test_coordinator_and_agent_are_lost_beside_taskd",
+            "test_a_stress_test_quarantines_what_it_finds_bad",
+            "test_the_six_faults_of_the_demo_under_taskd",
+        ),
+    },
     "it was never tried there; it uses nothing that real nodes lack, as far as is known": {
+        "test_beside_mindcluster": ("test_a_fault_counts_once_and_their_job_stays",),
+        "test_cause_in_two_commands": (
+            "test_broken_trainings_name_their_cause",
+            "test_wrong_manifests_name_their_cause",
+        ),
         "test_end_of_a_training": ("test_crashes_after_the_final_checkpoint_restart_nothing",),
         "test_limits_left_alone": ("test_a_node_is_lost_with_every_limit_left_alone",),
         "test_checkpoints": (
@@ -69,6 +108,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
         "test_one_fault": (
             "test_a_killed_process_is_restarted_in_place",
             "test_the_node_of_rank_zero_is_replaced",
+            "test_mindios_own_tls_recovers",
         ),
         "test_one_rank_prints": ("test_a_rank_that_hangs_without_printing_is_blamed",),
         "test_pauses": ("test_a_node_that_fails_a_test_in_a_pause_is_left",),
@@ -103,6 +143,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_workers_of_msrun_are_repaired_in_place",
             "test_the_node_of_the_first_worker_is_replaced",
             "test_a_saved_step_is_filled_and_loaded_by_all",
+            "test_the_published_example_prints_and_saves_the_same",
         ),
     },
     "it needs the annotation that says which chips a pod has; the device plugin of these nodes does not write it, and"

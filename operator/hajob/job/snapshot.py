@@ -289,12 +289,12 @@ class JobSnapshot:
     @cached_property
     def workload(self) -> WorkloadView | None:
         """Return the Workload of the ranks and the coordinator; None where there is none."""
-        return self._find_workload(workload_name(self.job))
+        return self._find_workload(workload_name(self.job)) if self.cluster.queues.served else None
 
     @cached_property
     def spare_workload(self) -> WorkloadView | None:
         """Return the Workload of the spares; None where there is none."""
-        return self._find_workload(spare_workload_name(self.job))
+        return self._find_workload(spare_workload_name(self.job)) if self.cluster.queues.served else None
 
     def _find_workload(self, name: str) -> WorkloadView | None:
         metadata = self.job.metadata

@@ -132,7 +132,7 @@ def test_a_job_from_before_the_rules_stays_manageable(earlier: Earlier) -> None:
         "nodeName",
         "restartPolicy",
         "launcher",
-        "queueName",
+        "queueName without Volcano",
         "checkpoints on no volume",
         "savedLimit",
         "a log rule that is no pattern",

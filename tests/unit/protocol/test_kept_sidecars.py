@@ -307,6 +307,7 @@ class KeptNode:
 
     lease = SimpleNamespace(number_heartbeat=lambda _: 1)
     outbox = SimpleNamespace(next_report_time=lambda: None)
+    ports = SimpleNamespace(take_controller_lines=lambda: ())
 
     def __init__(self) -> None:
         self.messages: list[pb.CoordinatorToAgent] = []
