@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api.conditions import Reason
-from hajob.cli.language import CATALOGUE, Catalogue, read_catalogue
+from hajob.cli.catalogue import chinese_catalogue
 from release.generate.files import ROOT, write_or_check
 
 _PAGE: Final = "docs/admin/admin.md"
@@ -66,11 +66,10 @@ def rendered(page: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or say whether they are current."""
     page = (ROOT / _PAGE).read_text(encoding="utf-8")
-    chinese = Catalogue(read_catalogue(CATALOGUE.read_text(encoding="utf-8")))
     pages = {
         _PAGE: rendered(page),
         "docs/admin/remedies.md": page_of_language(_ENGLISH, str),
-        "docs/admin/remedies.zh.md": page_of_language(_CHINESE, chinese.translate),
+        "docs/admin/remedies.zh.md": page_of_language(_CHINESE, chinese_catalogue().translate),
     }
     return write_or_check("release.generate.remedies", pages, arguments)
 

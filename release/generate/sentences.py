@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from hajob.cli import language
+from hajob.cli.catalogue import OF_ARGPARSE
 from release.generate.files import ROOT
 
 SPOKEN: Final = (
@@ -72,6 +72,8 @@ TOLD_BY_SIDECARS: Final = (
     "launcher",
 )
 """Those below `trainer_sidecar` whose words become facts, and with them part of a status."""
+_TRANSLATING: Final = frozenset({"language.py", "catalogue.py"})
+"""Modules that hold words of other sentences."""
 _CODE: Final = re.compile(
     r"iteration +\d|\d\d:\d\d:\d\d|megatron|torch distributed|world size: \d|will not load any|loss value"
     r"|^hajob: |^usage: |^from |^if hasattr|queue\.Queue|Traceback|nnodes|max-restarts|no-python run|-filters"
@@ -81,6 +83,24 @@ _CODE: Final = re.compile(
 _WORD: Final = re.compile(r"(?<![\w/.\-])[a-z][a-z'’-]+(?![\w/(=])")
 _UNNAMED: Final = re.compile(r"%[srd](?!\w)|\{\}")
 _GAP: Final = " \u00a7 "
+_WORDS_OF_TABLES: Final = (
+    "unknown none ok note problem error options commands operator breaker sources rejected faults conditions pods "
+    "status state rights jobs actions refused taken created started ready starts ends training free cordoned sick "
+    "waits stands stand step goodput nodes incidents why protected incident output protection"
+)
+_COUNTED: Final = (
+    *("node", "such node", "free node", "spare node", "pod", "rank", "step", "incident", "job", "chip", "file", "call"),
+    "precondition",
+)
+SHORT: Final = (
+    *_WORDS_OF_TABLES.split(),
+    *(f"{{number}} {noun}{ending}" for noun in _COUNTED for ending in ("", "s")),
+    *(f"{size} {{number}}" for size in ("tensor", "pipeline", "context", "expert")),
+    *("data {size}", "usage: ", "Example:", "not ready", "a node", "a rank"),
+    "data-parallel rank 0 would be dropped",
+    "newest: {rest}",
+)
+"""Single words of tables, and what is made of a number and a noun."""
 _NOT_SPOKEN: Final = frozenset({"metavar", "choices", "dest", "style", "justify", "example"})
 """Arguments that hold words for programs."""
 
@@ -91,8 +111,10 @@ def sentences() -> dict[str, list[tuple[str, int]]]:
     for path in _modules():
         for line, sentence in sentences_of_module(path.read_text(encoding="utf-8")):
             found.setdefault(sentence, []).append((path.relative_to(ROOT).as_posix(), line))
-    for sentence in (*language.SHORT, *language.OF_ARGPARSE):
-        found.setdefault(sentence, [("operator/hajob/cli/language.py", 0)])
+    for sentence in SHORT:
+        found.setdefault(sentence, [("release/generate/sentences.py", 0)])
+    for sentence in OF_ARGPARSE:
+        found.setdefault(sentence, [("operator/hajob/cli/catalogue.py", 0)])
     return found
 
 
@@ -100,7 +122,7 @@ def _modules() -> Iterator[Path]:
     operator, sidecar = ROOT / "operator" / "hajob", ROOT / "trainer_sidecar"
     for path in (*(operator / name for name in SPOKEN), *(sidecar / name for name in TOLD_BY_SIDECARS)):
         found = sorted(path.glob("*.py")) if path.is_dir() else (path,)
-        yield from (each for each in found if each.name != "language.py")  # it says what of it is spoken
+        yield from (each for each in found if each.name not in _TRANSLATING)
 
 
 def sentences_of_module(source: str) -> Iterator[tuple[int, str]]:

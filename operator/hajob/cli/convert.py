@@ -14,9 +14,10 @@ from typing import Final
 import yaml
 
 from hajob.cli.exits import run_reported
-from hajob.cli.language import in_language, wrapped_by_width
+from hajob.cli.language import in_language
 from hajob.cli.manifests import read_objects
 from hajob.cli.options import Commands, add_verb
+from hajob.cli.widths import wrapped_by_width
 from hajob.convert.convert import Converted, convert_objects
 from hajob.domain.text import harmless_text
 

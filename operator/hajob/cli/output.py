@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import yaml
 
-from hajob.cli.language import display_width, in_language
+from hajob.cli.language import in_language
+from hajob.cli.widths import display_width
 
 FORMATS: Final = ("text", "json", "yaml", "name")
 """What `print_answer` can print."""

@@ -5,11 +5,11 @@ The page has its own words (`static/words.json`); what the operator has written 
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Final
 
 from hajob.api.base import Json
-from hajob.cli.language import CATALOGUE, CHINESE, Catalogue, read_catalogue
+from hajob.cli.catalogue import chinese_catalogue
+from hajob.cli.language import CHINESE
 
 _SENTENCES: Final = frozenset(
     {
@@ -22,11 +22,6 @@ _STATES: Final = "state"
 """A pod's state is a sentence, a job's a word that the page knows: the catalogue knows the one and not the other."""
 
 
-@cache
-def _chinese_catalogue() -> Catalogue:
-    return Catalogue(read_catalogue(CATALOGUE.read_text(encoding="utf-8")))
-
-
 def in_language_of_page(view: Json, language: str) -> Json:
     """Return a view with its sentences in a language: `zh`, or else English as they are."""
     if language != CHINESE:
@@ -37,7 +32,7 @@ def in_language_of_page(view: Json, language: str) -> Json:
 
 def _translated_value(value: Any, *, is_sentence: bool) -> Any:  # noqa: ANN401  any JSON
     if isinstance(value, str):
-        return _chinese_catalogue().translate(value) if is_sentence and value else value
+        return chinese_catalogue().translate(value) if is_sentence and value else value
     if isinstance(value, list):
         return [_translated_value(one, is_sentence=is_sentence) for one in value]
     if isinstance(value, dict):

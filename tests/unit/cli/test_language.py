@@ -12,9 +12,11 @@ import pytest
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api.conditions import Reason
 from hajob.cli import language
-from hajob.cli.language import CATALOGUE, Catalogue, display_width, language_of, read_catalogue
+from hajob.cli.catalogue import CATALOGUE, Catalogue, read_catalogue
+from hajob.cli.language import language_of
 from hajob.cli.main import main
 from hajob.cli.output import Table
+from hajob.cli.widths import display_width
 from release.generate import catalogue as generator
 from release.generate.sentences import placeholders_of, sentences
 
@@ -177,13 +179,14 @@ def test_an_error_is_chinese(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_english_reads_no_catalogue() -> None:
-    """A new process, as kubectl starts one: the file is never opened."""
+    """A new process, as kubectl starts one: the file is never opened, nor the module that knows how to read it."""
     program = (
         "import sys; opened = []\n"
         "sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == 'open' else None)\n"
         "from hajob.cli.main import main\n"
         f"main(['lint', {QUICKSTART!r}])\n"
         "assert not [path for path in opened if path.endswith('.po')], opened\n"
+        "assert 'hajob.cli.catalogue' not in sys.modules\n"
     )
     environment = {
         key: value for key, value in os.environ.items() if key not in {"HAJOB_LANG", "LC_ALL", "LC_MESSAGES", "LANG"}
