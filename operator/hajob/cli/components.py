@@ -6,14 +6,15 @@ They are known by their programs and images, which stay the same where an admin 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from hajob.api.base import Json
 from hajob.cli.diagnosis import Finding, Grade
+from hajob.cli.workloads import command_line_of, containers_of_workload, place_of_object
 from hajob.domain.text import first_of_list
-from hajob.sources.reading import items, mapping, name_of_object, text
+from hajob.sources.reading import mapping, name_of_object, text
 
 ABOUT: Final = "beside"
 _VOLCANO: Final = "volcano"
@@ -99,7 +100,7 @@ def findings_of_components(workloads: Iterable[Json], jobs: Sequence[Json]) -> I
         workloads: Deployments and DaemonSets of all namespaces.
         jobs: HATrainingJobs.
     """
-    listed = [(_place_of(raw), words_of_workload(raw)) for raw in workloads]
+    listed = [(place_of_object(raw), words_of_workload(raw)) for raw in workloads]
     for component in COMPONENTS:
         there = [place for place, words in listed if words & component.words]
         if there:
@@ -118,24 +119,11 @@ def findings_of_components(workloads: Iterable[Json], jobs: Sequence[Json]) -> I
 def words_of_workload(raw: Json) -> frozenset[str]:
     """Return the names of a workload's images and programs, without directories and versions."""
     found: set[str] = set()
-    for container in _containers_of_workload(raw):
+    for container in containers_of_workload(raw):
         found.add(text(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0])
-        spoken = " ".join(_spoken_words(container)).split()
+        spoken = command_line_of(container).split()
         found |= {word.rpartition("/")[2] for word in spoken if not word.startswith("-")}
     return frozenset(found - {""})
-
-
-def _containers_of_workload(raw: Json) -> list[Mapping[str, Any]]:
-    pod = mapping(mapping(mapping(raw.get("spec")).get("template")).get("spec"))
-    return [mapping(one) for one in items(pod.get("containers"))]
-
-
-def _spoken_words(container: Mapping[str, Any]) -> list[str]:
-    return [text(word) for word in (*items(container.get("command")), *items(container.get("args")))]
-
-
-def _place_of(raw: Json) -> str:
-    return f"{text(mapping(raw.get('metadata')).get('namespace'))}/{name_of_object(raw)}"
 
 
 def _uses_volcano(job: Json) -> bool:
@@ -161,7 +149,7 @@ def _findings_of_taskd(jobs: Sequence[Json]) -> Iterator[Finding]:
         spec = mapping(job.get("spec"))
         if text(spec.get("launcher")) == "TaskD" or "taskd" not in json.dumps(spec.get("template")).casefold():
             continue
-        name = f"{text(mapping(job.get('metadata')).get('namespace'))}/{name_of_object(job)}"
+        name = place_of_object(job)
         message = f"job {name} names TaskD in its template: TaskD's manager must keep off where Hajob's launcher starts"
         do = "leave TaskD out of the start script, or set launcher: TaskD"
         yield Finding(Grade.NOTE, ABOUT, message, do)

@@ -340,16 +340,20 @@ def _conditions_with_reasons(
                 yield job, condition
 
 
+def title_of_job(job: Json) -> str:
+    """Return what a finding about a job is about."""
+    return f"job {text(mapping(job.get('metadata')).get('namespace'))}/{name_of_object(job)}"
+
+
 def _findings_of_jobs(gathered: Gathered) -> Iterator[Finding]:
     troubled = 0
     for job in gathered.jobs:
         worst = [found for found in findings_of_status(job, gathered.now_ms) if found.grade is Grade.PROBLEM]
         if worst:
             troubled += 1
-            metadata = mapping(job.get("metadata"))
-            title = f"job {metadata.get('namespace')}/{name_of_object(job)}"
-            do = f"kubectl hajob doctor {name_of_object(job)} -n {metadata.get('namespace')}"
-            yield Finding(Grade.PROBLEM, title, f"{worst[0].about}: {worst[0].message}", do)
+            namespace = mapping(job.get("metadata")).get("namespace")
+            do = f"kubectl hajob doctor {name_of_object(job)} -n {namespace}"
+            yield Finding(Grade.PROBLEM, title_of_job(job), f"{worst[0].about}: {worst[0].message}", do)
     if not troubled and Look.JOBS not in gathered.unread:
         yield Finding(Grade.FINE, "jobs", f"{len(gathered.jobs)}, none with a problem")
 

@@ -14,7 +14,8 @@ import yaml
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.cli.diagnosis import Finding, Grade
+from hajob.cli.diagnosis import Finding, Grade, title_of_job
+from hajob.cli.workloads import is_switched_on
 from hajob.sources.reading import items, mapping, name_of_object, text
 
 CONFIGURATION: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
@@ -59,9 +60,9 @@ def findings_of_kueue(
     if gathered.local_queues is None:
         for job in queued:
             told = f"has the label {names.LABEL_QUEUE}, and the cluster has no Kueue: it is never started"
-            yield Finding(Grade.PROBLEM, _title_of_job(job), told, "install Kueue, or take the label off")
+            yield Finding(Grade.PROBLEM, title_of_job(job), told, "install Kueue, or take the label off")
         return
-    serves = _serves_kueue(operator)
+    serves = is_switched_on(operator, _SERVED)
     told = "and this operator serves jobs of it" if serves else "and this operator does not serve jobs of it"
     grade = Grade.FINE if serves or operator is None else Grade.NOTE
     do = f"set kueue.enabled in the chart for jobs with the label {names.LABEL_QUEUE} ({_PAGE})"
@@ -71,7 +72,7 @@ def findings_of_kueue(
     for job in queued:
         if operator is not None and not serves:
             told = f"has the label {names.LABEL_QUEUE}, and this operator does not serve Kueue: it is never started"
-            yield Finding(Grade.PROBLEM, _title_of_job(job), told, do)
+            yield Finding(Grade.PROBLEM, title_of_job(job), told, do)
         yield from _findings_of_queues(job, gathered, configuration)
     for pod in pods:
         gates = [mapping(one).get("name") for one in items(mapping(pod.get("spec")).get("schedulingGates"))]
@@ -88,10 +89,6 @@ _LET_KUEUE_KNOW: Final = (
 
 def _queue_of_job(job: Json) -> str:
     return text(mapping(mapping(job.get("metadata")).get("labels")).get(names.LABEL_QUEUE))
-
-
-def _title_of_job(job: Json) -> str:
-    return f"job {text(mapping(job.get('metadata')).get('namespace'))}/{name_of_object(job)}"
 
 
 def _parse_configuration(config_map: Json | None) -> Mapping[str, Any] | None:
@@ -130,7 +127,7 @@ def _takes_pods(configuration: Mapping[str, Any] | None) -> bool:
 def _findings_of_queues(
     job: Json, gathered: KueueObjects, configuration: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    title, wanted = _title_of_job(job), _queue_of_job(job)
+    title, wanted = title_of_job(job), _queue_of_job(job)
     namespace = text(mapping(job.get("metadata")).get("namespace"))
     here = {
         name_of_object(one): one
@@ -181,11 +178,3 @@ def _findings_of_cluster_queue(
         if name_of_object(flavor) in used and topology:
             told = f"its flavor {name_of_object(flavor)} has topologyName {topology}: Kueue and Hajob both choose nodes"
             yield Finding(Grade.PROBLEM, title, told, "use a flavor without topologyName")
-
-
-def _serves_kueue(operator: Mapping[str, Any] | None) -> bool:
-    """Whether the operator's Deployment says that it serves jobs of Kueue."""
-    pod = mapping(mapping(mapping(mapping(operator).get("spec")).get("template")).get("spec"))
-    containers = map(mapping, items(pod.get("containers")))
-    variables = (mapping(entry) for container in containers for entry in items(container.get("env")))
-    return any(one.get("name") == _SERVED and text(one.get("value")).lower() == "true" for one in variables)

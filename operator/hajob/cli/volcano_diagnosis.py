@@ -7,25 +7,26 @@ a node or none (docs/admin/schedulers.md). Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.derived import CHIPS_PER_NODE
 from hajob.api.enums import GangPolicy
-from hajob.cli.diagnosis import Finding, Grade
+from hajob.cli.diagnosis import Finding, Grade, title_of_job
+from hajob.cli.workloads import command_line_of, containers_of_workload, is_switched_on, place_of_object
 from hajob.domain.text import first_of_list
 from hajob.sources.node import node_view_of
 from hajob.sources.pod_group import queue_view_of
-from hajob.sources.reading import items, mapping, name_of_object, parse_whole_number, text
+from hajob.sources.reading import mapping, parse_whole_number, text
 
 _PLUGIN: Final = re.compile(r"(?:^|[\s/])(?:ascend-)?device-plugin(?:$|\s)")
 _MODE: Final = re.compile(r"-volcanoType(?:=(\w+))?(?:\s|$)")
 _TRUE: Final = frozenset({None, "1", "t", "T", "true", "TRUE", "True"})
 _SERVED: Final = "HAJOB_VOLCANO_ENABLED"
 _PAGE: Final = "docs/admin/schedulers.md"
-_CHIPS_BY_PRODUCT: Final = {"A2": 8, "A3": 16}
 
 
 @dataclass(slots=True)
@@ -49,13 +50,10 @@ def plugin_is_in_volcano_mode(daemon_sets: Iterable[Json]) -> tuple[str, bool] |
     The flag stands in its command, often as a part of one long text for a shell.
     """
     for one in daemon_sets:
-        pod = mapping(mapping(mapping(one.get("spec")).get("template")).get("spec"))
-        for container in map(mapping, items(pod.get("containers"))):
-            words = " ".join(text(word) for word in (*items(container.get("command")), *items(container.get("args"))))
+        for words in map(command_line_of, containers_of_workload(one)):
             if _PLUGIN.search(words):
                 found = _MODE.search(words)
-                title = f"{text(mapping(one.get('metadata')).get('namespace'))}/{name_of_object(one)}"
-                return title, found is not None and found[1] in _TRUE
+                return place_of_object(one), found is not None and found[1] in _TRUE
     return None
 
 
@@ -70,7 +68,7 @@ def findings_of_schedulers(gathered: Schedulers, jobs: Sequence[Json], nodes: It
             else "not in Volcano mode: it serves pods of every scheduler, and chooses their chips itself"
         )
         yield Finding(Grade.FINE, "device plugin", f"{plugin[0]} is {mode}")
-    served = _serves_volcano(gathered.operator)
+    served = is_switched_on(gathered.operator, _SERVED)
     if gathered.queues is not None:
         told = "and this operator serves jobs of it" if served else "and this operator does not serve jobs of it"
         grade = Grade.FINE if served or gathered.operator is None else Grade.NOTE
@@ -100,9 +98,9 @@ def _findings_of_super_pods(nodes: Iterable[Json]) -> Iterator[Finding]:
 def _findings_of_job(job: Json, gathered: Schedulers, *, in_volcano_mode: bool) -> Iterator[Finding]:
     spec = mapping(job.get("spec"))
     scheduling, accelerator = mapping(spec.get("scheduling")), mapping(spec.get("accelerator"))
-    title = f"job {text(mapping(job.get('metadata')).get('namespace'))}/{name_of_object(job)}"
+    title = title_of_job(job)
     if scheduling.get("gangPolicy") != GangPolicy.VOLCANO:
-        whole = _CHIPS_BY_PRODUCT.get(text(accelerator.get("product")), 0)
+        whole = next((chips for product, chips in CHIPS_PER_NODE.items() if product == accelerator.get("product")), 0)
         chips = parse_whole_number(accelerator.get("chipsPerNode")) or whole
         if in_volcano_mode and chips < whole:
             yield Finding(
@@ -131,11 +129,3 @@ def _findings_of_job(job: Json, gathered: Schedulers, *, in_volcano_mode: bool) 
             f"its queue {queue} of Volcano {why}, of which Volcano says nothing",
             "create or open the queue, or name another one in spec.scheduling.queueName",
         )
-
-
-def _serves_volcano(operator: Mapping[str, Any] | None) -> bool:
-    """Whether the operator's Deployment says that it serves jobs of Volcano."""
-    pod = mapping(mapping(mapping(mapping(operator).get("spec")).get("template")).get("spec"))
-    containers = map(mapping, items(pod.get("containers")))
-    variables = (mapping(entry) for container in containers for entry in items(container.get("env")))
-    return any(one.get("name") == _SERVED and text(one.get("value")).lower() == "true" for one in variables)
