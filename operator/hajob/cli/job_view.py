@@ -27,6 +27,7 @@ _MESSAGE_OF: Final = {
     "Unprotected": ("CoordinatorReady",),
 }
 """The conditions that say why a job is in a state, in the order in which they are asked."""
+_SIZES: Final = ("tensor", "pipeline", "context", "expert")
 _GOOD: Final = {"Held": "False", "Failed": "False", "Degraded": "False", "Shrunk": "False"}
 """The status of a condition that has nothing to say, where it is not True."""
 
@@ -72,10 +73,38 @@ class JobView:
         step = self.progress.get("step")
         return step if isinstance(step, int) and step >= 0 else None
 
+    @property
+    def open_incident(self) -> Mapping[str, Any]:
+        """Return the newest incident while it is open, else an empty one."""
+        newest: Mapping[str, Any] = self.incidents[0] if self.incidents else {}
+        return newest if newest.get("outcome") == "Open" else {}
+
+    def parallel_sizes(self) -> Json:
+        """Return the sizes of the job's layout that are more than 1, by their names."""
+        sizes = mapping(self.spec.get("parallelism"))
+        return {name: sizes[name] for name in _SIZES if parse_whole_number(sizes.get(name)) not in {None, 1}}
+
+    def seconds_by_bucket(self) -> dict[str, int]:
+        """Return where the time of the job went since its start."""
+        return {
+            text(one.get("name")): parse_whole_number(one.get("seconds")) or 0
+            for one in map(mapping, items(mapping(self.status.get("goodput")).get("buckets")))
+        }
+
+    def working_actions(self) -> list[str]:
+        """Return the actions of recovery that would work now, as far as anybody has looked."""
+        evaluated = map(mapping, items(self.status.get("recoverability")))
+        return [text(one.get("action")) for one in evaluated if one.get("status") != "False"]
+
     def ranks_of_node(self, node_rank: int) -> range:
         """Return the ranks of a node rank; one where nobody has told how many chips a node has."""
         chips = parse_whole_number(mapping(self.status.get("effective")).get("chipsPerNode")) or 1
         return range(node_rank * chips, node_rank * chips + chips)
+
+    def ranks_in_words(self, node_rank: int) -> str:
+        """Return the ranks of a node rank: `8-15`, or `3`."""
+        ranks = self.ranks_of_node(node_rank)
+        return f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return a condition; empty where there is none."""
@@ -94,9 +123,8 @@ class JobView:
     def why(self) -> str:
         """Return why the job is in its state, in the words of its status; empty where nothing is to be said."""
         # While an incident is open its sentence says more than any condition.
-        newest = self.incidents[0] if self.incidents else {}
-        if newest.get("outcome") == "Open" and newest.get("message"):
-            return text(newest["message"])
+        if message := self.open_incident.get("message"):
+            return text(message)
         for kind in _MESSAGE_OF.get(self.state, ()):
             found = self.condition(kind)
             if found and found.get("status") != _GOOD.get(kind, "True"):

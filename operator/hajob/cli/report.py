@@ -14,9 +14,10 @@ from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Block, Table, print_answer
 from hajob.cli.quarantine import parse_duration
+from hajob.cli.status import goodput_since_start, seconds_wanted
 from hajob.domain.goodput import ASKED_FOR, Bucket
 from hajob.domain.text import counted_noun
-from hajob.sources.reading import items, mapping, parse_whole_number, text
+from hajob.sources.reading import mapping, parse_whole_number, text
 
 if TYPE_CHECKING:
     from hajob.api.base import Json
@@ -68,10 +69,8 @@ def report_of_job(
         ClusterError: there is no such job, or the cluster refuses.
     """
     job = JobView(find_job(objects, namespace, name), now_ms)
-    buckets = _seconds_by_bucket(job)
-    # Time in which nobody wanted the job to train is no loss.
-    wanted = sum(seconds for bucket, seconds in buckets.items() if bucket not in ASKED_FOR)
-    percent = 100 * buckets.get(Bucket.TRAINING, 0) / wanted if wanted else None
+    buckets = dict(sorted(job.seconds_by_bucket().items(), key=lambda one: -one[1]))
+    wanted, percent = seconds_wanted(buckets), goodput_since_start(buckets)
     told: list[Block] = [_headline_of_report(job, percent, wanted)]
     if buckets:
         told.append(Table(("TIME", "SHARE", "WENT INTO", "WHICH IS"), list(_rows_of_buckets(buckets, wanted))))
@@ -87,14 +86,6 @@ def report_of_job(
         "incidentsAreAllKnown": all_known,
     }
     return Answer(told, data, [job.resource_name])
-
-
-def _seconds_by_bucket(job: JobView) -> dict[str, int]:
-    found = {
-        text(one.get("name")): parse_whole_number(one.get("seconds")) or 0
-        for one in map(mapping, items(mapping(job.status.get("goodput")).get("buckets")))
-    }
-    return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
 def _headline_of_report(job: JobView, percent: float | None, wanted: int) -> str:

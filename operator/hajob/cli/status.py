@@ -13,7 +13,7 @@ from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_li
 from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
-from hajob.domain.goodput import ASKED_FOR
+from hajob.domain.goodput import ASKED_FOR, Bucket
 from hajob.sources import pod as pod_source
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
@@ -71,15 +71,10 @@ def pods_of(objects: ReadObjects, job: JobView) -> tuple[list[pod_source.PodView
 
 def _headline_of_job(job: JobView) -> str:
     spec, effective = job.spec, mapping(job.status.get("effective"))
-    sizes = mapping(spec.get("parallelism"))
     product = text(mapping(spec.get("accelerator")).get("product"))
     chips = parse_whole_number(effective.get("chipsPerNode"))
     shape = f"{product}, {spec.get('numNodes')} nodes" + (f" x {chips} chips" if chips else "")
-    shape += "".join(
-        f", {word} {sizes[word]}"
-        for word in ("tensor", "pipeline", "context", "expert")
-        if parse_whole_number(sizes.get(word)) not in {None, 1}
-    )
+    shape += "".join(f", {word} {size}" for word, size in job.parallel_sizes().items())
     data = text(job.summary.get("size"))
     return f"{job.name}  {job.namespace}   {job.state_with_reason}   {job.age()}   {shape}, data {data or '?'}"
 
@@ -109,16 +104,10 @@ def _line_of_progress(job: JobView) -> Iterator[str]:
 
 
 def _line_of_goodput(job: JobView) -> Iterator[str]:
-    goodput = mapping(job.status.get("goodput"))
-    buckets = {
-        text(one.get("name")): parse_whole_number(one.get("seconds")) or 0
-        for one in map(mapping, items(goodput.get("buckets")))
-    }
+    buckets = job.seconds_by_bucket()
     if not buckets:
         return
-    # Time in which nobody wanted the job to train is no loss: a suspension must not look like a bad cluster.
-    wanted = sum(seconds for name, seconds in buckets.items() if name not in ASKED_FOR)
-    told = [f"goodput   {100 * buckets.get('Training', 0) // wanted if wanted else 0}%"]
+    told = [f"goodput   {int(goodput_since_start(buckets) or 0)}%"]
     lost = sorted(buckets.items(), key=lambda one: -one[1])
     rest = [f"{name} {age_in_words(seconds)}" for name, seconds in lost if name != "Training" and name not in ASKED_FOR]
     if rest:
@@ -129,11 +118,21 @@ def _line_of_goodput(job: JobView) -> Iterator[str]:
     yield "   ".join(told)
 
 
+def seconds_wanted(buckets: Mapping[str, int]) -> int:
+    """Return how long somebody wanted a job to train: a suspension must not look like a bad cluster."""
+    return sum(seconds for name, seconds in buckets.items() if name not in ASKED_FOR)
+
+
+def goodput_since_start(buckets: Mapping[str, int]) -> float | None:
+    """Return which share of the time that was asked for went into training, in percent; None: nothing is booked."""
+    wanted = seconds_wanted(buckets)
+    return 100 * buckets.get(Bucket.TRAINING, 0) / wanted if wanted else None
+
+
 def _lines_of_protection(job: JobView) -> Iterator[str]:
-    evaluated = [mapping(one) for one in items(job.status.get("recoverability"))]
-    if not evaluated:
+    if not items(job.status.get("recoverability")):
         return
-    works = [text(one.get("action")) for one in evaluated if one.get("status") != "False"]
+    works = job.working_actions()
     yield f"protected {job.summary.get('protected') or UNKNOWN}   works: {', '.join(works) or 'nothing'}"
     for told, remedy in job.unmet_preconditions():
         yield f"          {told}"
@@ -146,14 +145,12 @@ def _table_of_pods(job: JobView, pods: Sequence[pod_source.PodView]) -> Iterator
     if not pods:
         yield "nodes     no pod is there"
         return
-    chips = parse_whole_number(mapping(job.status.get("effective")).get("chipsPerNode")) or 0
-    yield Table(("RANKS", "NODE", "POD", "STATE"), [_row_of_pod(pod, chips) for pod in pods])
+    yield Table(("RANKS", "NODE", "POD", "STATE"), [_row_of_pod(job, pod) for pod in pods])
 
 
-def _row_of_pod(pod: pod_source.PodView, chips: int) -> tuple[str, ...]:
-    first = pod.node_rank * chips
-    ranks = f"{first}-{first + chips - 1}" if chips > 1 else str(pod.node_rank)
-    return ranks if pod.is_rank_pod else pod.role, pod.node_name or "-", pod.name, pod_state(pod)
+def _row_of_pod(job: JobView, pod: pod_source.PodView) -> tuple[str, ...]:
+    ranks = job.ranks_in_words(pod.node_rank) if pod.is_rank_pod else pod.role
+    return ranks, pod.node_name or "-", pod.name, pod_state(pod)
 
 
 def pod_state(pod: pod_source.PodView) -> str:

@@ -175,15 +175,12 @@ def seats_of_job(job: JobView, pods: Sequence[PodView]) -> list[Seat]:
 
 
 def _seat_of_rank(job: JobView, node_rank: int, pod: PodView | None) -> Seat:
-    does, lost = _what_ranks_do(job, pod), tuple[int, ...]()
-    newest: Mapping[str, Any] = job.incidents[0] if job.incidents else {}
+    does = _what_ranks_do(job, pod)
     # In a pod that stands, the processes that the incident names are gone.
-    if does == "stands" and newest.get("outcome") == "Open":
-        cause = mapping(newest.get("cause"))
-        first, count = (parse_whole_number(cause.get(name)) for name in ("firstRank", "numRanks"))
-        gone = range(first, first + count) if first is not None and count is not None else range(0)
-        lost = tuple(rank for rank in job.ranks_of_node(node_rank) if rank in gone)
-    return Seat(node_rank, pod, does, lost)
+    cause = mapping(job.open_incident.get("cause")) if does == "stands" else {}
+    first, count = (parse_whole_number(cause.get(name)) for name in ("firstRank", "numRanks"))
+    gone = range(first, first + count) if first is not None and count is not None else range(0)
+    return Seat(node_rank, pod, does, tuple(rank for rank in job.ranks_of_node(node_rank) if rank in gone))
 
 
 def _what_ranks_do(job: JobView, pod: PodView | None) -> str:
@@ -202,8 +199,8 @@ def _what_ranks_do(job: JobView, pod: PodView | None) -> str:
 
 def _is_for_incident(job: JobView, pod: PodView) -> bool:
     """Return whether a pod was made for the open incident: its processes are new, those of an older one are not."""
-    newest: Mapping[str, Any] = job.incidents[0] if job.incidents else {}
-    return newest.get("outcome") == "Open" and pod.incarnation >= (parse_whole_number(newest.get("incarnation")) or 0)
+    incident = job.open_incident
+    return bool(incident) and pod.incarnation >= (parse_whole_number(incident.get("incarnation")) or 0)
 
 
 def is_training(job: JobView) -> bool:
@@ -213,12 +210,11 @@ def is_training(job: JobView) -> bool:
 
 def _row_of_seat(job: JobView, seat: Seat) -> tuple[str, ...]:
     numbers = job.ranks_of_node(seat.node_rank)
-    ranks = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
     cells = "".join(SIGNS["lost" if rank in seat.lost else seat.does] for rank in numbers[:_MOST_CELLS])
     state = f"{seat.does}; lost: {', '.join(map(str, seat.lost))}" if seat.lost else seat.does
     if seat.pod is not None and seat.does not in {"training", "stands"} and pod_state(seat.pod) != seat.does:
         state = f"{seat.does}: {pod_state(seat.pod)}"
-    return ranks, (seat.pod.node_name if seat.pod is not None else "") or "-", cells, state
+    return job.ranks_in_words(seat.node_rank), (seat.pod.node_name if seat.pod is not None else "") or "-", cells, state
 
 
 def line_of_incident(incident: Mapping[str, Any]) -> str:

@@ -9,10 +9,10 @@ from hajob.api.status import MAX_INCIDENTS
 from hajob.cli.job_view import HEALTHY, JobView, outage_milliseconds
 from hajob.cli.jobs import jobs_of_namespace, order_by_trouble
 from hajob.cli.objects import ReadObjects
+from hajob.cli.status import goodput_since_start
 from hajob.cli.watch import is_training
 from hajob.domain.actions import Action
-from hajob.domain.goodput import ASKED_FOR, Bucket
-from hajob.sources.reading import items, mapping, parse_whole_number, text
+from hajob.sources.reading import mapping, parse_whole_number, text
 from hajob.web.steps import milliseconds_at
 
 DAY_MS: Final = 24 * 3600 * 1000
@@ -58,29 +58,13 @@ def row_of_job(job: JobView) -> Json:
     }
 
 
-def seconds_by_bucket(job: JobView) -> dict[str, int]:
-    """Return where the time of a job went since its start."""
-    return {
-        text(one.get("name")): parse_whole_number(one.get("seconds")) or 0
-        for one in map(mapping, items(mapping(job.status.get("goodput")).get("buckets")))
-    }
-
-
-def goodput_since_start(job: JobView) -> float | None:
-    """Return which share of the time that was asked for went into training, in percent; None: nothing is booked."""
-    buckets = seconds_by_bucket(job)
-    # Time in which nobody wanted the job to train is no loss.
-    wanted = sum(seconds for name, seconds in buckets.items() if name not in ASKED_FOR)
-    return 100 * buckets.get(Bucket.TRAINING, 0) / wanted if wanted else None
-
-
 def goodput_of_day(job: JobView) -> Json | None:
     """Return the goodput of the last 24 h, in percent; since the start where the job is younger, or nobody knows.
 
     The account of the status counts from the start of the job. What a day lost is known from its incidents, as long as
     the status still has all of them and the job has kept its size.
     """
-    whole = goodput_since_start(job)
+    whole = goodput_since_start(job.seconds_by_bucket())
     if whole is None:
         return None
     since_start: Json = {"percent": round(whole, 1), "ofDay": False}

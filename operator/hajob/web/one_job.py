@@ -9,7 +9,7 @@ from hajob.api.base import Json
 from hajob.cli.job_view import JobView, outage_milliseconds
 from hajob.cli.objects import ReadObjects, find_job
 from hajob.cli.simulate import answer_as_json
-from hajob.cli.status import pod_state, pods_of
+from hajob.cli.status import goodput_since_start, pod_state, pods_of
 from hajob.cli.survive import free_nodes_for, spec_of_job
 from hajob.cli.timeline import what_of
 from hajob.cli.watch import Seat, seats_of_job
@@ -19,13 +19,12 @@ from hajob.plan.protection import need_of_precondition, remedy_of_precondition
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
 from hajob.sources.pod import PodView
 from hajob.sources.reading import items, mapping, parse_whole_number, text
-from hajob.web.jobs import goodput_since_start, row_of_job, seconds_by_bucket
+from hajob.web.jobs import row_of_job
 from hajob.web.steps import StepHistory, milliseconds_at
 
 _MOST_COPIES: Final = 262_144
 """Ranks of all copy groups together that are sent to a browser; a job with more is shown without its copies."""
 _PLAIN_STATES: Final = frozenset({"ready", "ends", "starts", "running", "waits for a node"})
-_SIZES: Final = ("tensor", "pipeline", "context", "expert")
 
 
 def whole_job(objects: ReadObjects, steps: StepHistory, namespace: str, name: str, now_ms: int) -> Json:
@@ -36,6 +35,7 @@ def whole_job(objects: ReadObjects, steps: StepHistory, namespace: str, name: st
     """
     job = JobView(find_job(objects, namespace, name), now_ms)
     pods, unread = pods_of(objects, job)
+    buckets = job.seconds_by_bucket()
     return {
         "job": {**row_of_job(job), "shape": _shape_of_job(job)},
         "checkpoint": {
@@ -45,14 +45,10 @@ def whole_job(objects: ReadObjects, steps: StepHistory, namespace: str, name: st
         "seats": [] if unread else [_seat_as_json(job, seat) for seat in seats_of_job(job, pods)],
         "others": [_other_as_json(pod) for pod in pods if not pod.is_rank_pod],
         "points": steps.points_of_job(job),
-        "buckets": seconds_by_bucket(job),
-        "goodputSinceStart": goodput_since_start(job),
+        "buckets": buckets,
+        "goodputSinceStart": goodput_since_start(buckets),
         "incidents": [_incident_as_json(one) for one in job.incidents],
-        "works": [
-            text(one.get("action"))
-            for one in map(mapping, items(job.status.get("recoverability")))
-            if one.get("status") != "False"
-        ],
+        "works": job.working_actions(),
         "unmet": [{"told": told, "remedy": remedy} for told, remedy in job.unmet_preconditions()],
         "notVisible": text(mapping(job.status.get("protection")).get("unknown")),
         "unknown": [unread] if unread else [],
@@ -60,12 +56,11 @@ def whole_job(objects: ReadObjects, steps: StepHistory, namespace: str, name: st
 
 
 def _shape_of_job(job: JobView) -> Json:
-    sizes = mapping(job.spec.get("parallelism"))
     return {
         "product": text(mapping(job.spec.get("accelerator")).get("product")),
         "numNodes": parse_whole_number(job.spec.get("numNodes")),
         "chipsPerNode": parse_whole_number(mapping(job.status.get("effective")).get("chipsPerNode")),
-        "sizes": {name: sizes[name] for name in _SIZES if parse_whole_number(sizes.get(name)) not in {None, 1}},
+        "sizes": job.parallel_sizes(),
     }
 
 
