@@ -12,8 +12,7 @@ from hajob.cli.objects import ReadObjects
 from hajob.cli.status import goodput_since_start
 from hajob.cli.watch import is_training
 from hajob.domain.actions import Action
-from hajob.sources.reading import mapping, parse_whole_number, text
-from hajob.web.steps import milliseconds_at
+from hajob.sources.reading import mapping, milliseconds_of, parse_whole_number, text
 
 DAY_MS: Final = 24 * 3600 * 1000
 _RESIZES: Final = frozenset({Action.SHRINK, Action.EXPAND})
@@ -68,11 +67,11 @@ def goodput_of_day(job: JobView) -> Json | None:
     if whole is None:
         return None
     since_start: Json = {"percent": round(whole, 1), "ofDay": False}
-    begun = milliseconds_at(job.status.get("startTime"))
+    begun = milliseconds_of(job.status.get("startTime"))
     day = job.now_ms - DAY_MS
     if begun is None or begun >= day or job.status.get("completionTime"):
         return since_start
-    within = [one for one in job.incidents if (milliseconds_at(one.get("endTime")) or job.now_ms) > day]
+    within = [one for one in job.incidents if (milliseconds_of(one.get("endTime")) or job.now_ms) > day]
     all_are_known = len(job.incidents) < MAX_INCIDENTS or len(within) < len(job.incidents)
     data = mapping(job.status.get("dataParallel"))
     resized = data.get("current") != data.get("desired") or any(one.get("action") in _RESIZES for one in within)
@@ -83,7 +82,7 @@ def goodput_of_day(job: JobView) -> Json | None:
     lost = 0
     # An outage that began before the day counts with the part that lies in it.
     for one in within:
-        at = milliseconds_at(one.get("startTime")) or day
+        at = milliseconds_of(one.get("startTime")) or day
         lost += min(outage_milliseconds(one), max(at + outage_milliseconds(one) - day, 0))
         lost += (parse_whole_number(one.get("lostSteps")) or 0) * step_ms
     return {"percent": round(100 * max(DAY_MS - lost, 0) / DAY_MS, 1), "ofDay": True}

@@ -18,9 +18,9 @@ from hajob.plan.policy import layout_from_spec
 from hajob.plan.protection import need_of_precondition, remedy_of_precondition
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
 from hajob.sources.pod import PodView
-from hajob.sources.reading import items, mapping, parse_whole_number, text
+from hajob.sources.reading import items, mapping, milliseconds_of, parse_whole_number, text
 from hajob.web.jobs import row_of_job
-from hajob.web.steps import StepHistory, milliseconds_at
+from hajob.web.steps import StepHistory
 
 _MOST_COPIES: Final = 262_144
 """Ranks of all copy groups together that are sent to a browser; a job with more is shown without its copies."""
@@ -93,7 +93,7 @@ def _incident_as_json(incident: Mapping[str, Any]) -> Json:
     return {
         "number": incident.get("incarnation"),
         "start": text(incident.get("startTime")),
-        "startMilliseconds": milliseconds_at(incident.get("startTime")),
+        "startMilliseconds": milliseconds_of(incident.get("startTime")),
         "end": text(incident.get("endTime")),
         "step": parse_whole_number(incident.get("step")),
         "what": what_of(incident),

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hajob.api.base import Json
-from hajob.cli.job_view import JobView, read_time
-from hajob.sources.reading import mapping, parse_whole_number, text
+from hajob.cli.job_view import JobView
+from hajob.sources.reading import mapping, milliseconds_of, parse_whole_number, text
 
 MOST_POINTS: Final = 600
 """Of one job: more than a plot has pixels for. Of more, every other old one is forgotten."""
@@ -50,14 +50,14 @@ class StepHistory:
 
 def newest_point(job: JobView) -> Point | None:
     """Return the newest step of a job and when it was seen; None before the first."""
-    at = milliseconds_at(job.progress.get("observedTime"))
+    at = milliseconds_of(job.progress.get("observedTime"))
     return (at, job.step) if at is not None and job.step is not None else None
 
 
 def points_of_status(job: JobView) -> list[Point]:
     """Return the corners of a job's curve that its status knows, oldest first."""
     found: list[Point] = []
-    begun = milliseconds_at(job.status.get("startTime"))
+    begun = milliseconds_of(job.status.get("startTime"))
     if begun is not None:
         found.append((begun, 0))
     for one in reversed(job.incidents):
@@ -69,7 +69,7 @@ def points_of_status(job: JobView) -> list[Point]:
 
 
 def _points_of_incident(incident: Mapping[str, object]) -> Iterable[Point]:
-    began, ended = (milliseconds_at(incident.get(name)) for name in ("startTime", "endTime"))
+    began, ended = (milliseconds_of(incident.get(name)) for name in ("startTime", "endTime"))
     step, lost = parse_whole_number(incident.get("step")), parse_whole_number(incident.get("lostSteps")) or 0
     if step is None or began is None:
         return
@@ -85,9 +85,3 @@ def _points_in_order(points: Iterable[Point]) -> Iterable[Point]:
         if at > before:
             yield at, step
             before = at
-
-
-def milliseconds_at(value: object) -> int | None:
-    """Read a time of an object as milliseconds since 1970; None where there is none."""
-    found = read_time(value)
-    return None if found is None else int(found.timestamp() * 1000)
