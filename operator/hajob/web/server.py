@@ -59,13 +59,13 @@ class Door(Protocol):
 
 def build_application(door: Door, clock: Clock) -> web.Application:
     """Build the server's application."""
-    page = _Pages(door, clock)
+    files = read_static_files()
+    page = _Pages(door, clock, files.pop("index.html"))
     application = web.Application(middlewares=[_refuse_foreign_pages], handler_args={"max_line_size": 16_384})
     router = application.router
     router.add_get("/", page.open_page)
-    for name, content in read_static_files().items():
-        if name != "index.html":
-            router.add_get(f"/static/{name}", _StaticFile(name, content).answer_request)
+    for name, content in files.items():
+        router.add_get(f"/static/{name}", _StaticFile(name, content).answer_request)
     router.add_get("/api/jobs", page.stream_jobs)
     router.add_get("/api/jobs/{namespace}/{name}", page.stream_job)
     router.add_get("/api/jobs/{namespace}/{name}/copies", page.answer_copies)
@@ -78,9 +78,8 @@ def build_application(door: Door, clock: Clock) -> web.Application:
 class _Pages:
     """The views of whoever asks."""
 
-    def __init__(self, door: Door, clock: Clock) -> None:
-        self._door, self._clock = door, clock
-        self._index = read_static_files()["index.html"]
+    def __init__(self, door: Door, clock: Clock, index: bytes) -> None:
+        self._door, self._clock, self._index = door, clock, index
 
     async def open_page(self, request: web.Request) -> web.Response:
         """Answer with the page itself."""
