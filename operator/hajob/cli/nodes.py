@@ -18,6 +18,7 @@ from hajob.cli.job_view import one_line, time_of_day
 from hajob.cli.objects import KubernetesObjects, ReadObjects, listed
 from hajob.cli.options import (
     Commands,
+    add_chip_resource,
     add_context_option,
     add_fault_namespaces,
     add_operator_namespace,
@@ -104,12 +105,7 @@ class NodesRead:
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_verb(commands, "nodes")
-    parser.add_argument(
-        "--resource",
-        default=names.DEFAULT_RESOURCE_NAME,
-        metavar="NAME",
-        help="name of the chips (default: %(default)s)",
-    )
+    add_chip_resource(parser)
     add_fault_namespaces(parser)
     add_operator_namespace(parser)
     add_context_option(parser)

@@ -51,6 +51,16 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
+def add_chip_resource(parser: argparse.ArgumentParser) -> None:
+    """Add the option with the name by which nodes offer their chips."""
+    parser.add_argument(
+        "--resource",
+        default=names.DEFAULT_RESOURCE_NAME,
+        metavar="NAME",
+        help="name of the chips (default: %(default)s)",
+    )
+
+
 def add_operator_namespace(parser: argparse.ArgumentParser) -> None:
     """Add the option with the namespace of the operator."""
     parser.add_argument(

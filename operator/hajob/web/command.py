@@ -16,12 +16,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError
 from hajob.cli.connection import open_connection
 from hajob.cli.exits import DONE, run_reported
 from hajob.cli.options import (
     Commands,
+    add_chip_resource,
     add_context_option,
     add_fault_namespaces,
     add_operator_namespace,
@@ -47,12 +47,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="listen there (default: any free port)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
-    parser.add_argument(
-        "--resource",
-        default=names.DEFAULT_RESOURCE_NAME,
-        metavar="NAME",
-        help="name of the chips (default: %(default)s)",
-    )
+    add_chip_resource(parser)
     add_fault_namespaces(parser)
     add_operator_namespace(parser)
     add_context_option(parser)
