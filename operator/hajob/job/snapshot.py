@@ -228,7 +228,7 @@ class JobSnapshot:
         """Return namespace and name of the job, for logs."""
         return f"{self.job.metadata.namespace}/{self.job.metadata.name}"
 
-    @property
+    @cached_property
     def job_as_started(self) -> HATrainingJob:
         """Return the job with the nodes that the attempt was started with, and those of its queue.
 
@@ -466,12 +466,13 @@ class JobSnapshot:
         members = [pod for rank, pod in self.serving_pods.items() if rank // size == block and rank != node_rank]
         return super_pod_of_block(members, self.nodes, self.free_node_names, size)
 
-    @property
+    @cached_property
     def gang_wait(self) -> str:
         """Return why Volcano gives the rank pods no nodes, in words; empty where it does, or says nothing yet."""
-        group, serving = self.pod_group_of_role(names.ROLE_RANK), self.pods.serving_pods(self.state)
+        serving = self.pods.serving_pods(self.state)
         if len(serving.node_names) == len(serving.pods):
             return ""
+        group = self.pod_group_of_role(names.ROLE_RANK)
         if group is None:
             key = "Create", names.POD_GROUPS, self.job.metadata.namespace, pod_group_name(self.job)
             refusal = self.answers.refusals.get(key)
@@ -540,6 +541,9 @@ class JobSnapshot:
 
     def has_room_in_super_pods(self, node_ranks: Collection[int]) -> bool:
         """Return whether new pods of these node ranks find nodes in the super pods of their blocks, all at once."""
+        # Asked at each change of any node: a job without blocks need not have all free ones counted.
+        if not nodes_per_block(self.job.spec):
+            return True
         wanted = Counter(map(self.super_pod_for, node_ranks))
         free = Counter(super_pod_of_node(self.nodes.get(name)) for name in self.free_node_names)
         return all(count <= free[name] for name, count in wanted.items() if name)
