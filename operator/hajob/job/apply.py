@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import inf
 
 from hajob import metrics
-from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.backoff import Backoff
 from hajob.clock import Clock
@@ -17,7 +16,6 @@ from hajob.job.pod_maker import PodMaker
 from hajob.job.wants import Change, Create, Delete, MakePods, Patch, Put
 from hajob.kube.batches import act_on_all
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
-from hajob.pods.pod_group import left_group_name
 
 log = logging.getLogger(__name__)
 
@@ -154,22 +152,20 @@ async def carry_out_change(kube: Kube, change: Change) -> Json | None:
             elif any(found["spec"].get(field) != value for field, value in spec.items()):
                 await kube.patch_object(resource, namespace, name, {"spec": spec})
         case Delete():
-            if change.leaves_group:
-                await _leave_group(kube, change)
+            if change.before is not None:
+                await _patch_before_deletion(kube, change.before)
             await kube.delete_object(resource, namespace, name, uid=change.uid, grace_seconds=change.grace_seconds)
     return None
 
 
-async def _leave_group(kube: Kube, change: Delete) -> None:
-    """Take the pod out of its PodGroup; what refuses that does not keep the pod, which goes on leaving afterwards."""
-    group = {names.ANNOTATION_GROUP_NAME: left_group_name(change.leaves_group)}
-    body = {"metadata": {"uid": change.uid, "annotations": group}}
+async def _patch_before_deletion(kube: Kube, patch: Patch) -> None:
+    """Carry out the patch of an object that is about to go; what refuses it does not keep the object."""
     try:
-        await kube.patch_object(change.resource, change.namespace, change.name, body)
+        await carry_out_change(kube, patch)
     except ApiError as error:
-        if error.status in change.settled_by or error.may_pass:
+        if error.status in patch.settled_by or error.may_pass:
             raise
-        log.warning("pod %s/%s does not leave PodGroup %s: %s", change.namespace, change.name, group, error)
+        log.warning("%s %s/%s goes unpatched: %s", patch.resource, patch.namespace, patch.name, error)
 
 
 def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKind]:

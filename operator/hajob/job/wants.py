@@ -19,6 +19,7 @@ from hajob.job.status.announcements import Announcement
 from hajob.plan import events
 from hajob.plan.placements import CoordinatorPlacement, Placement
 from hajob.pods.naming import pod_group_name
+from hajob.pods.pod_group import left_group_name
 from hajob.sources.pod import PodView
 
 LONGEST_RETRY_SECONDS: Final = 30.0
@@ -112,13 +113,13 @@ class Delete(Change):
         uid: of the object that is meant, so that one which was made meanwhile under its name is never hit.
         grace_seconds: for a pod's processes to end by themselves; None: as the pod says.
         ranks_may_live_on: node on which its ranks may go on without it; empty: they end before it is gone.
-        leaves_group: PodGroup of Volcano that the pod is taken out of first; empty: none.
+        before: patch that the object gets first; what refuses it does not keep the object. None: none.
     """
 
     uid: str
     grace_seconds: int | None = None
     ranks_may_live_on: str = ""
-    leaves_group: str = ""
+    before: Patch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +177,16 @@ def patch_of_pod(
     )
 
 
-def group_to_leave(job: HATrainingJob, pod: PodView) -> str:
-    """Return the PodGroup of this job that one of its pods which goes must leave; empty: none, or it has.
+def departure_from_group(job: HATrainingJob, pod: PodView) -> Patch | None:
+    """Return the patch that takes a pod which goes out of this job's PodGroup; None: it is in none, or has left.
 
     As long as a pod of a group is Terminating, on a dead node for ever, Volcano places no other pod of the group. With
     the job goes its group.
     """
-    is_in_group = pod.group in {pod_group_name(job), pod_group_name(job, names.ROLE_SPARE)}
-    return pod.group if is_in_group and job.metadata.deletion_timestamp is None else ""
+    left = pod.group
+    if left not in {pod_group_name(job), pod_group_name(job, names.ROLE_SPARE)} or job.metadata.deletion_timestamp:
+        return None
+    return patch_of_group(pod, left_group_name(left), done=f"pod {pod.name} has left PodGroup {left}")
 
 
 def patch_of_group(pod: PodView, group: str, *, done: str = "") -> Patch:
@@ -211,7 +214,7 @@ def deletion_of_pod(
         name=pod.name,
         uid=pod.uid,
         grace_seconds=0 if forced else None,
-        leaves_group=group_to_leave(snapshot.job, pod),
+        before=departure_from_group(snapshot.job, pod),
         ranks_may_live_on=pod.node_name if forced and pod.is_rank_pod and pod.phase == "Running" else "",
         retry_seconds=retry_seconds,
         settled_by=GONE,

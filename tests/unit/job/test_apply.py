@@ -160,7 +160,7 @@ async def test_a_pod_that_may_not_leave_its_group_goes_all_the_same(town: Town) 
 
 
 def test_who_is_in_no_group_of_the_job_only_goes() -> None:
-    assert deletion_of_pod(snapshot(), rank(0, group="mine")).leaves_group == ""
+    assert deletion_of_pod(snapshot(), rank(0, group="mine")).before is None
 
 
 async def test_a_pod_is_deleted_once_and_again_without_grace(town: Town) -> None:

@@ -15,11 +15,11 @@ from hajob.api.base import Json
 from hajob.api.enums import GangPolicy
 from hajob.job.pod_index import is_serving_pod
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import GONE, Change, Create, Delete, Patch, Wants, group_to_leave, patch_of_group
+from hajob.job.wants import GONE, Change, Create, Delete, Patch, Wants, departure_from_group, patch_of_group
 from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED
 from hajob.pods.naming import pod_group_name
-from hajob.pods.pod_group import build_pod_group, left_group_name, policy_annotations, queue_name
+from hajob.pods.pod_group import build_pod_group, policy_annotations, queue_name
 from hajob.sources.pod import PodView
 from hajob.sources.pod_group import PATIENCE_SECONDS, PodGroupView
 
@@ -105,8 +105,8 @@ def _changes_of_members(snapshot: JobSnapshot) -> Iterator[Patch]:
     joins = snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO
     group = pod_group_name(snapshot.job)
     for pod in snapshot.pods.pods.values():
-        if pod.deleting and (left := group_to_leave(snapshot.job, pod)):
-            yield patch_of_group(pod, left_group_name(left), done=f"pod {pod.name} has left PodGroup {left}")
+        if pod.deleting and (departure := departure_from_group(snapshot.job, pod)) is not None:
+            yield departure
         elif joins and pod.group != group and _trains_on_node(snapshot, pod):
             yield patch_of_group(pod, group)
 
