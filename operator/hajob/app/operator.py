@@ -115,10 +115,11 @@ class Operator(Candidate):
         self._nodes.on_older_list = self._handle_restored_server
         self._faults.readers.append(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core)
-        self._volcano = VolcanoWatch(kube, clock, self._core, enabled=settings.volcano_enabled)
-        self._queues: QueueWatch | None = None
+        self._schedulers: list[VolcanoWatch | QueueWatch] = []
+        if settings.volcano_enabled:
+            self._schedulers.append(VolcanoWatch(kube, clock, self._core))
         if settings.kueue_enabled:
-            self._queues = QueueWatch(kube, clock, namespaces, self._core, ports.cluster.queues)
+            self._schedulers.append(QueueWatch(kube, clock, namespaces, self._core, ports.cluster.queues))
 
     def _build_ports(self) -> Ports:
         return Ports(
@@ -224,8 +225,7 @@ class Operator(Candidate):
             *self._pods.informers,
             self._nodes,
             *self._tenants.informers,
-            *self._volcano.informers,
-            *(self._queues.informers if self._queues is not None else ()),
+            *(informer for scheduler in self._schedulers for informer in scheduler.informers),
             *self._faults.informers,
         )
         self._watch_over_tasks(
@@ -248,10 +248,8 @@ class Operator(Candidate):
             self._pods.wait_until_synced(),
             self._nodes.synced.wait(),
             self._tenants.wait_until_synced(),
-            self._volcano.wait_until_synced(),
+            *(scheduler.wait_until_listed() for scheduler in self._schedulers),
         )
-        if self._queues is not None:
-            await self._queues.wait_until_answered()
         await self._crd.compare_once()
         self.fence_floor, self._jobs_are_listed = await self._highest_fence(), True
         gc.freeze()  # the filled caches need not be walked by every collection

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.queues import Queues
-from hajob.clock import Clock, timeout
+from hajob.clock import Clock
 from hajob.kube.client import Kube
-from hajob.kube.informer import Change, ChangeType, Informer, Selection
+from hajob.kube.informer import Change, ChangeType, Informer, Selection, wait_for_lists
 from hajob.sources.workload import (
     Flavor,
     QueuePriority,
@@ -24,9 +23,6 @@ from hajob.sources.workload import (
 )
 
 log = logging.getLogger(__name__)
-
-PATIENCE_SECONDS: Final = 10.0
-"""So long a start of the operator waits for what Kueue has; until it is known, no queued job is started or stopped."""
 
 
 class QueueWatch:
@@ -60,12 +56,9 @@ class QueueWatch:
             workloads.on_list = partial(self._note_list, namespace)
             self.informers.append(workloads)
 
-    async def wait_until_answered(self) -> None:
-        """Wait until everything was read or refused, for a limited time."""
-        try:
-            async with timeout(self._clock, PATIENCE_SECONDS):
-                await asyncio.gather(*(one.answered.wait() for one in self.informers))
-        except TimeoutError:
+    async def wait_until_listed(self) -> None:
+        """Wait for a limited time until everything was read or refused: before, no queued job is started or stopped."""
+        if not await wait_for_lists(self._clock, [one.answered for one in self.informers]):
             log.warning("Kueue's objects cannot be listed yet: queued jobs are neither started nor stopped")
 
     def _note_list(self, namespace: str, _version: str) -> None:

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.app.core import OperatorCore
-from hajob.clock import Clock, timeout
+from hajob.clock import Clock
 from hajob.kube.client import Kube
-from hajob.kube.informer import Change, ChangeType, Informer, Selection
+from hajob.kube.informer import Change, ChangeType, Informer, Selection, wait_for_lists
 from hajob.sources.pod import ForeignPod, view_of_foreign_pod
 from hajob.sources.quota import Quota, quota_view_of
 
 log = logging.getLogger(__name__)
-
-PATIENCE_SECONDS: Final = 10.0
-"""So long a start of the operator waits for the pods of others to be listed."""
 
 
 class Tenants:
@@ -67,10 +63,7 @@ class Tenants:
 
     async def wait_until_synced(self) -> None:
         """Wait until the pods are known, for a limited time."""
-        try:
-            async with timeout(self._clock, PATIENCE_SECONDS):
-                await self._pods.synced.wait()
-        except TimeoutError:
+        if not await wait_for_lists(self._clock, [self._pods.synced]):
             log.warning("the pods of other tenants cannot be listed: nodes that they occupy count as free")
 
     def _handle_changed_pod(self, change: Change[ForeignPod | None]) -> None:

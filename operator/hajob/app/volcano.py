@@ -1,4 +1,4 @@
-"""Watches Volcano's PodGroups and Queues, where the installation says that there are any.
+"""Watches Volcano's PodGroups and Queues. Only where it is switched on.
 
 All PodGroups of the cluster: those of others tell what waits before a job in its queue.
 """
@@ -6,19 +6,16 @@ All PodGroups of the cluster: those of others tell what waits before a job in it
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Any
 
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
-from hajob.clock import Clock, timeout
+from hajob.clock import Clock
 from hajob.kube.client import Kube
-from hajob.kube.informer import Change, ChangeType, Informer, Selection
+from hajob.kube.informer import Change, ChangeType, Informer, Selection, wait_for_lists
 from hajob.sources.pod_group import PodGroupView, VolcanoQueue, pod_group_view_of, queue_view_of
 
 log = logging.getLogger(__name__)
-
-PATIENCE_SECONDS: Final = 10.0
-"""So long a start of the operator waits for them to be listed: their CRDs may not be installed yet."""
 
 
 class VolcanoWatch:
@@ -28,29 +25,21 @@ class VolcanoWatch:
         kube: the API.
         clock: for backoff.
         core: is told of every change.
-        enabled: whether there is anything to watch.
+
+    Attributes:
+        informers: to be run.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, core: OperatorCore, *, enabled: bool) -> None:
-        self._clock, self._core, self._enabled = clock, core, enabled
-        self._groups = Informer(kube, clock, Selection(names.POD_GROUPS), pod_group_view_of, self._handle_changed_group)
-        self._queues = Informer(kube, clock, Selection(names.VOLCANO_QUEUES), queue_view_of, self._handle_changed_queue)
-        self._queues.on_list = lambda _: core.note_listed_queues()
+    def __init__(self, kube: Kube, clock: Clock, core: OperatorCore) -> None:
+        self._clock, self._core = clock, core
+        groups = Informer(kube, clock, Selection(names.POD_GROUPS), pod_group_view_of, self._handle_changed_group)
+        queues = Informer(kube, clock, Selection(names.VOLCANO_QUEUES), queue_view_of, self._handle_changed_queue)
+        queues.on_list = lambda _: core.note_listed_queues()
+        self.informers: tuple[Informer[Any], ...] = (groups, queues)
 
-    @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """Return all of them, to be run."""
-        return (self._groups, self._queues) if self._enabled else ()
-
-    async def wait_until_synced(self) -> None:
+    async def wait_until_listed(self) -> None:
         """Wait until they are known, for a limited time."""
-        if not self._enabled:
-            return
-        try:
-            async with timeout(self._clock, PATIENCE_SECONDS):
-                await self._groups.synced.wait()
-                await self._queues.synced.wait()
-        except TimeoutError:
+        if not await wait_for_lists(self._clock, [one.synced for one in self.informers]):
             log.warning("PodGroups or Queues of Volcano cannot be listed: is it installed?")
 
     def _handle_changed_group(self, change: Change[PodGroupView]) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,7 +29,7 @@ from typing import Final, Generic, TypeVar
 
 from hajob.api.base import Json
 from hajob.backoff import Backoff
-from hajob.clock import Clock, give_way
+from hajob.clock import Clock, give_way, timeout
 from hajob.kube.client import NO_STREAMS, SILENT, ApiError, Kube, WatchEvent, is_end_of_list
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,18 @@ GONE: Final = 410
 REFUSALS: Final = frozenset({401, 403, 404})
 STEADY_SECONDS: Final = 1.0
 """A watch that lived for so long was a good one: the next pause is the shortest again. As in client-go."""
+PATIENCE_SECONDS: Final = 10.0
+"""So long a start of the operator waits for lists that it can do without: what they list may not be installed yet."""
+
+
+async def wait_for_lists(clock: Clock, lists: Iterable[asyncio.Event]) -> bool:
+    """Wait for `PATIENCE_SECONDS` at most; return whether all of these have come (`Informer.synced`, `answered`)."""
+    try:
+        async with timeout(clock, PATIENCE_SECONDS):
+            await asyncio.gather(*(one.wait() for one in lists))
+    except TimeoutError:
+        return False
+    return True
 
 
 class ChangeType(StrEnum):

@@ -11,11 +11,12 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
-from hajob.app.queues import PATIENCE_SECONDS, QueueWatch
+from hajob.app.queues import QueueWatch
 from hajob.capacity.caches import Caches
 from hajob.capacity.queues import Queues
 from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
+from hajob.kube.informer import PATIENCE_SECONDS
 from hajob.sources.workload import QueuePriority, QueueTurn
 from tests.rigs.example_jobs import UID, example_job
 from tests.rigs.fake_clock import FakeClock, settle
@@ -83,7 +84,7 @@ async def test_others_workloads_are_not_read(watched: WatchedQueues) -> None:
 async def test_a_cluster_without_kueue_delays_no_operator(watched: WatchedQueues) -> None:
     watched.kube.fail(*[ApiError(0, "Unreachable", "no route")] * 100)
     watched.start()
-    waiting = asyncio.create_task(watched.watch.wait_until_answered())
+    waiting = asyncio.create_task(watched.watch.wait_until_listed())
     await watched.clock.advance(PATIENCE_SECONDS + 1)
     assert waiting.done()
     assert not watched.queues.is_namespace_read("team-a")

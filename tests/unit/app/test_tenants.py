@@ -14,10 +14,11 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
-from hajob.app.tenants import PATIENCE_SECONDS, Tenants
+from hajob.app.tenants import Tenants
 from hajob.capacity.caches import Caches
 from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
+from hajob.kube.informer import PATIENCE_SECONDS
 from tests.rigs.fake_clock import settle
 from tests.rigs.tenants import EIGHT_CHIPS, RecordedTenants
 
