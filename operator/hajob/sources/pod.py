@@ -28,7 +28,18 @@ from hajob.domain.facts import (
 )
 from hajob.sources.host_ports import HostPorts, host_ports_of_spec
 from hajob.sources.quota import Use, use_of_pod
-from hajob.sources.reading import Reading, Terms, is_integer, items, mapping, milliseconds_of, parse_whole_number, text
+from hajob.sources.reading import (
+    Reading,
+    Terms,
+    extended_amounts,
+    is_integer,
+    items,
+    mapping,
+    milliseconds_of,
+    parse_whole_number,
+    text,
+    uid_of_controlling_job,
+)
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -212,7 +223,7 @@ def pod_view_of(pod: Mapping[str, Any]) -> PodView:
         namespace=intern(text(metadata.get("namespace"))),
         name=text(metadata.get("name")),
         uid=text(metadata.get("uid")),
-        job_uid=intern(_uid_of_controller(metadata)),
+        job_uid=intern(uid_of_controlling_job(metadata)),
         role=intern(text(labels.get(names.LABEL_ROLE))),
         node_rank=_number_or_default(labels.get(names.LABEL_NODE_RANK), -1),
         incarnation=_number_or_default(labels.get(names.LABEL_INCARNATION), 0),
@@ -333,14 +344,9 @@ _KNOWN: Final[dict[Requests, Requests]] = {}
 """Thousands of pods ask for the same: each request is kept once."""
 
 
-def _extended_of_container(container: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _extended_of_container(container: Mapping[str, Any]) -> Requests:
     resources = mapping(container.get("resources"))
-    asked = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
-    return [
-        (name, number)
-        for name, amount in asked.items()
-        if "/" in name and (number := parse_whole_number(amount)) is not None
-    ]
+    return extended_amounts({**mapping(resources.get("limits")), **mapping(resources.get("requests"))})
 
 
 def _termination_message(status: Mapping[str, Any]) -> str:
@@ -349,14 +355,6 @@ def _termination_message(status: Mapping[str, Any]) -> str:
         ended = mapping(mapping(container.get("state")).get("terminated"))
         if text(container.get("name")) in MAIN_CONTAINERS and ended.get("exitCode") == 0:
             return text(ended.get("message"))
-    return ""
-
-
-def _uid_of_controller(metadata: Mapping[str, Any]) -> str:
-    """UID of the job that is the pod's controller: whoever may make pods can copy labels."""
-    for owner in map(mapping, items(metadata.get("ownerReferences"))):
-        if owner.get("controller") and owner.get("kind") == names.KIND and owner.get("apiVersion") == names.API_VERSION:
-            return str(owner.get("uid", ""))
     return ""
 
 

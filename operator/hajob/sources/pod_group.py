@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.sources.pod import Requests
-from hajob.sources.reading import items, mapping, milliseconds_of, parse_whole_number, text
+from hajob.sources.reading import (
+    extended_amounts,
+    items,
+    mapping,
+    milliseconds_of,
+    parse_whole_number,
+    text,
+    uid_of_controlling_job,
+)
 
 PENDING: Final = "Pending"
 INQUEUE: Final = "Inqueue"
@@ -29,10 +37,9 @@ class PodGroupView:
     """The part of a PodGroup that the operator keeps.
 
     Attributes:
-        job_uid: of the controller; empty for none.
+        job_uid: of the job that controls it, by its owner reference; empty for none.
         min_member: pods that are placed together or not at all.
         queue: its queue.
-        priority_class: name of it; empty for none.
         phase: as its scheduler says; empty: no scheduler has looked at it.
         requests: amounts in `minResources` of resources like chips.
         made: when it was made, as RFC 3339 text.
@@ -46,7 +53,6 @@ class PodGroupView:
     job_uid: str = ""
     min_member: int = 0
     queue: str = ""
-    priority_class: str = ""
     phase: str = ""
     requests: Requests = ()
     made: str = ""
@@ -93,17 +99,16 @@ class VolcanoQueue:
 def pod_group_view_of(raw: Mapping[str, Any]) -> PodGroupView:
     """Build the view of a raw PodGroup; missing fields read as one that nobody has looked at."""
     metadata, spec, status = mapping(raw.get("metadata")), mapping(raw.get("spec")), mapping(raw.get("status"))
-    owners, annotations = map(mapping, items(metadata.get("ownerReferences"))), mapping(metadata.get("annotations"))
+    annotations = mapping(metadata.get("annotations"))
     return PodGroupView(
         namespace=intern(text(metadata.get("namespace"))),
         name=text(metadata.get("name")),
         uid=text(metadata.get("uid")),
-        job_uid=next((text(owner.get("uid")) for owner in owners if owner.get("controller")), ""),
+        job_uid=uid_of_controlling_job(metadata),
         min_member=parse_whole_number(spec.get("minMember")) or 0,
         queue=intern(text(spec.get("queue"))),
-        priority_class=intern(text(spec.get("priorityClassName"))),
         phase=intern(text(status.get("phase"))),
-        requests=_extended_amounts(spec.get("minResources")),
+        requests=extended_amounts(spec.get("minResources")),
         made=text(metadata.get("creationTimestamp")),
         reasons=tuple(_newest_reasons(status)),
         policy=(
@@ -119,8 +124,8 @@ def queue_view_of(raw: Mapping[str, Any]) -> VolcanoQueue:
     return VolcanoQueue(
         name=text(mapping(raw.get("metadata")).get("name")),
         is_open=text(status.get("state")) in {"", _OPEN},
-        capability=_extended_amounts(spec.get("capability")),
-        allocated=_extended_amounts(status.get("allocated")),
+        capability=extended_amounts(spec.get("capability")),
+        allocated=extended_amounts(status.get("allocated")),
     )
 
 
@@ -129,14 +134,3 @@ def _newest_reasons(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     found = list(map(mapping, items(status.get("conditions"))))[::-1]  # of two in one second the later one
     found.sort(key=lambda one: text(one.get("lastTransitionTime")), reverse=True)
     return ((text(one.get("reason")), text(one.get("message"))) for one in found)
-
-
-def _extended_amounts(amounts: object) -> Requests:
-    """Whole amounts of resources with a domain in their name; others are no chips."""
-    return tuple(
-        sorted(
-            (name, number)
-            for name, amount in mapping(amounts).items()
-            if "/" in name and (number := parse_whole_number(amount)) is not None
-        )
-    )

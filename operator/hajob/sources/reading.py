@@ -15,6 +15,7 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
+from hajob.api import constants as names
 from hajob.domain.hardware import ClusterFact, Level
 from hajob.sources.fault_codes import LEVEL_WORDS, FaultCodes
 
@@ -260,6 +261,25 @@ def mapping(value: object) -> Mapping[str, Any]:
     if type(value) is dict:  # nearly always; an abstract class is asked five times as slowly
         return value
     return value if isinstance(value, Mapping) else {}
+
+
+def uid_of_controlling_job(metadata: Mapping[str, Any]) -> str:
+    """Return the UID of the job that is an object's controller; empty for none: whoever makes one can copy labels."""
+    for owner in map(mapping, items(metadata.get("ownerReferences"))):
+        if owner.get("controller") and owner.get("kind") == names.KIND and owner.get("apiVersion") == names.API_VERSION:
+            return text(owner.get("uid"))
+    return ""
+
+
+def extended_amounts(amounts: object) -> tuple[tuple[str, int], ...]:
+    """Return name and amount of each resource like chips, by name: those have a domain in it, and are whole."""
+    return tuple(
+        sorted(
+            (name, number)
+            for name, amount in mapping(amounts).items()
+            if "/" in name and (number := parse_whole_number(amount)) is not None
+        )
+    )
 
 
 def last_time_of_event(event: Mapping[str, Any]) -> str:

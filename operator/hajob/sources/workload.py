@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from hajob.api import constants as names
-from hajob.sources.reading import is_integer, items, mapping, text
+from hajob.sources.reading import is_integer, items, mapping, text, uid_of_controlling_job
 
 QUOTA_RESERVED: Final = "QuotaReserved"
 ADMITTED: Final = "Admitted"
@@ -215,7 +215,7 @@ def workload_view_of(raw: Mapping[str, Any]) -> WorkloadView:
         uid=text(metadata.get("uid")),
         version=text(metadata.get("resourceVersion")),
         generation=_whole_number_of(metadata.get("generation")),
-        job_uid=_uid_of_job(metadata),
+        job_uid=uid_of_controlling_job(metadata),
         queue=text(spec.get("queueName")),
         digest=text(notes.get(names.ANNOTATION_DIGEST)),
         suspended=notes.get(names.ANNOTATION_SUSPENDED) == "true",
@@ -238,13 +238,6 @@ def flavor_view_of(raw: Mapping[str, Any]) -> Flavor:
 def priority_class_view_of(raw: Mapping[str, Any]) -> QueuePriority:
     """Build the view of a raw WorkloadPriorityClass."""
     return QueuePriority(text(mapping(raw.get("metadata")).get("name")), _whole_number_of(raw.get("value")))
-
-
-def _uid_of_job(metadata: Mapping[str, Any]) -> str:
-    owners = map(mapping, items(metadata.get("ownerReferences")))
-    return next(
-        (text(one.get("uid")) for one in owners if one.get("controller") is True and one.get("kind") == names.KIND), ""
-    )
 
 
 def _queue_condition_of(raw: Mapping[str, Any]) -> QueueCondition:
