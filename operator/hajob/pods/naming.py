@@ -76,6 +76,11 @@ def pod_group_name(job: HATrainingJob, role: str = names.ROLE_RANK) -> str:
     return f"{job.metadata.name}-{middle}{_short_hash(job.metadata.uid)}"
 
 
+def is_kueues_key(key: str) -> bool:
+    """Return whether a label or annotation is Kueue's: with one it takes a pod for a job of its own, and holds it."""
+    return key.startswith(f"{names.KUEUE_GROUP}/")
+
+
 def labels_of_pod(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
     """Return the labels of every pod of the job, with those that tools made for other operators look for."""
     return {

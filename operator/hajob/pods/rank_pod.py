@@ -16,7 +16,7 @@ from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
 from hajob.pods.affinity import rank_affinity, with_node_loss_tolerations
-from hajob.pods.naming import labels_of_pod, owner_references, rank_pod_name
+from hajob.pods.naming import is_kueues_key, labels_of_pod, owner_references, rank_pod_name
 from hajob.pods.pod_group import put_into_group
 from hajob.pods.settings import PodSettings
 
@@ -155,8 +155,7 @@ def _metadata_of_pod(job: HATrainingJob, node_rank: int, incarnation: int) -> Js
 
 
 def _without_kueues(pairs: Json | None) -> Json:
-    """Return labels or annotations without Kueue's: with them it takes each pod for a job of its own, and holds it."""
-    return {key: value for key, value in (pairs or {}).items() if not key.startswith(f"{names.KUEUE_GROUP}/")}
+    return {key: value for key, value in (pairs or {}).items() if not is_kueues_key(key)}
 
 
 def build_rank_pod(

@@ -19,6 +19,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.plan.policy import policy_from_spec
 from hajob.pods.containers import trainer_container
 from hajob.pods.environment import rank_environment
+from hajob.pods.naming import is_kueues_key
 from hajob.pods.rank_pod import innermost_mount
 from hajob.sources.quota import parse_thousandths
 from hajob.sources.reading import items, mapping, text
@@ -159,7 +160,7 @@ def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
     ):
         yield "the template tolerates every taint (operator: Exists, no key); cordoned nodes are avoided all the same"
     metadata = mapping(spec.template.get("metadata"))
-    kueues = {key for part in ("labels", "annotations") for key in mapping(metadata.get(part)) if _is_kueues(key)}
+    kueues = {key for part in ("labels", "annotations") for key in mapping(metadata.get(part)) if is_kueues_key(key)}
     if kueues:
         yield (
             f"spec.template.metadata: {', '.join(sorted(kueues))} does not come into the pods, which Kueue would "
@@ -180,10 +181,6 @@ def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
     if spec.output.path and innermost_mount(dict(trainer), spec.output.path) is None:
         yield f"spec.output.path: {spec.output.path} lies on no volume of container trainer: no output is kept"
-
-
-def _is_kueues(key: str) -> bool:
-    return key.startswith(f"{names.KUEUE_GROUP}/")
 
 
 def _tolerations_of_pod(pod: Mapping[str, Any]) -> list[Any]:
