@@ -507,15 +507,17 @@ class JobSnapshot:
     def growth_refused(self) -> str:
         """Return the quotas without room for the pods of a growth, in words; empty: all of them are allowed."""
         need = len(nodes_to_return(self.state, self.policy, self.now_ms))
-        allowed = self.cluster.quotas.allowed_pods(self.quota_use) if need else None
+        if not need:
+            return ""
+        allowed = self.cluster.quotas.allowed_pods(self.quota_use)
         if allowed is not None and allowed.pods < need:
             return allowed.told
         granted, wanted_nodes = self.granted_nodes, self.job.spec.num_nodes
-        if need and granted is not None and granted < wanted_nodes:
+        if granted is not None and granted < wanted_nodes:
             told = f"queue {self.queue_name} has admitted {granted} of {wanted_nodes} rank pods"
             return f"{told}; it admits more only when the job has been suspended or evicted"
         group = self.pod_group_of_role(names.ROLE_RANK)
-        if not need or group is None:
+        if group is None:
             return ""
         wanted = need * self.layout.chips_per_node
         return why_queue_full(group, self.cluster.pod_groups, self.job.spec.accelerator.resource_name, wanted)
