@@ -228,16 +228,7 @@ class World:
     def die(self, rank: int, code: int = -9, *, pump: bool = True) -> None:
         """End the rank's process, while its agent lives; `pump`: the coordinator has time to say so."""
         agent = self.agent(rank // self.per_node)
-        process = agent.processes[rank]
-        process.phase = pb.DEAD
-        fact = pb.Fact(
-            id=f"{agent.uid}/exit/{rank}/{process.incarnation}/{process.start}",
-            kind=pb.PROCESS_EXITED,
-            ranks=[rank],
-            incarnation=process.incarnation,
-            start=process.start,
-            exit_code=code,
-        )
+        fact = agent.lose_process(rank, code)
         self.core.apply_agent_report(agent.uid, agent.report([fact]), self.now)
         if pump:
             self.pump()

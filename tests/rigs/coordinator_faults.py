@@ -6,6 +6,7 @@ import random
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
+from trainer_sidecar.coordinator.conversation.states import State
 
 BEFORE_NAMING = {"Serving", "Stopping", "Stopped"}
 
@@ -87,16 +88,29 @@ class SimpleOperator:
             world.new_pod(node, order.incarnation, start_delay=random.Random(order.incarnation).uniform(0, 4))
 
 
+def is_everybody_linked(world: World) -> bool:
+    """Whether the coordinator knows a linked process of every rank."""
+    roster = world.core.job.roster
+    return all(roster.phase_of_rank(rank) == pb.LINKED for rank in range(world.nodes * world.per_node))
+
+
+def may_train(world: World) -> bool:
+    """Whether nothing holds the training."""
+    goes_on = world.core.job.conversation.state in (State.SERVING, State.CONFIRMING) or world.mindio.ask == "result"
+    return goes_on and is_everybody_linked(world)
+
+
+def code_of_result(world: World) -> int:
+    """Return MindIO's code for the action under way: it cannot recover where more has died since the naming."""
+    return 406 if world.core.job.conversation.memory.late and world.mindio.strategy == "recover" else 0
+
+
 def train(world: World, step: int) -> int:
     """Have everybody finish a step when nothing holds the training."""
-    if world.state.conversation in ("Serving", "Confirming") or world.mindio.ask == "result":
-        everybody = all(
-            world.core.job.roster.phase_of_rank(rank) == pb.LINKED for rank in range(world.nodes * world.per_node)
-        )
-        if everybody:
-            world.step(step)
-            return step + 1
-    return step
+    if not may_train(world):
+        return step
+    world.step(step)
+    return step + 1
 
 
 class RoundOfFaults:
@@ -119,8 +133,7 @@ class RoundOfFaults:
             self._due = world.now + 2.0
         if self._due is not None and world.now >= self._due:
             self._due = None
-            code = 406 if world.core.job.conversation.memory.late and world.mindio.strategy == "recover" else 0
-            world.mindio.result(code, "result", dict(world.mindio.lost))
+            world.mindio.result(code_of_result(world), "result", dict(world.mindio.lost))
             world.pump()
 
 

@@ -91,6 +91,19 @@ class Agent:
             for running in self.processes.values():
                 running.phase = pb.DEAD if running.phase != pb.FINISHED else pb.FINISHED
 
+    def lose_process(self, rank: int, code: int) -> pb.Fact:
+        """End a rank's process with this code; return what the agent says of it."""
+        process = self.processes[rank]
+        process.phase = pb.DEAD
+        return pb.Fact(
+            id=f"{self.uid}/exit/{rank}/{process.incarnation}/{process.start}",
+            kind=pb.PROCESS_EXITED,
+            ranks=[rank],
+            incarnation=process.incarnation,
+            start=process.start,
+            exit_code=code,
+        )
+
     def tell_stack(self, entry: pb.RankOrder) -> None:
         """Say where a rank stands, when that is asked anew."""
         if entry.stacks > self.stacks.get(entry.rank, 0) and self.tells_stacks:

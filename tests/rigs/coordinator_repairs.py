@@ -6,6 +6,8 @@ from tests.rigs.coordinator import World
 
 LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, REBUILT, ROLLED_BACK = 12, 14, 18, 20, 22, 32, 24
 SAVED, RENAMED = 5, 8
+ANSWERED_BEFORE = {"naming": (LOCKED, STOPPED), "strategy": (LOCKED, STOPPED, CLEANED)}
+"""What ranks have answered to MindIO when it asks for this; what follows the strategy comes on top."""
 
 
 def keep_store_at_gates(world: World) -> None:

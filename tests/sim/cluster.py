@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from e2e.memory_api.history import Change
@@ -42,11 +42,9 @@ class Machine:
     """
 
     name: str
-    number: int
     on: bool = True
     boots: int = 1
     marked: bool = False
-    pods: dict[str, str] = field(default_factory=dict)
 
 
 class PodListener:
@@ -65,7 +63,7 @@ class SimCluster:
     def __init__(self, server: MemoryServer, chance: random.Random, listener: PodListener, nodes: int) -> None:
         self._server, self._chance, self._listener = server, chance, listener
         self._nodes = Nodes(server)
-        self.machines = {name: Machine(name, number) for number in range(nodes) for name in [f"node-{number}"]}
+        self.machines = {name: Machine(name) for name in (f"node-{number}" for number in range(nodes))}
         self._addresses = 0
         self._running: set[str] = set()
         for machine in self.machines.values():

@@ -16,7 +16,9 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import ENDPOINT, World
+from tests.rigs.coordinator_faults import code_of_result, is_everybody_linked, may_train
 from tests.rigs.coordinator_peers import Agent
+from tests.rigs.coordinator_repairs import ANSWERED_BEFORE
 from tests.sim.virtual_time import call_in_world
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.state.job import Limits, Setup
@@ -26,8 +28,6 @@ REST_SECONDS: Final = 1.0
 """Between looks at a training that goes on undisturbed: an agent that is silent for three seconds is lost."""
 STEP_SECONDS: Final = 5.0
 SAVE_STEPS: Final = 40
-DONE: Final = {"naming": [1, 2], "strategy": [1, 2, 3]}
-"""What ranks have answered to MindIO by what it asks for: lock, stop, clean."""
 
 
 class PodAgent(Agent):
@@ -61,9 +61,7 @@ class SimTraining(World):
         self.newest_step, self.saved_step, self.fence = 0, -1, 0
         self._step_due = self._result_due = 0.0
         self._busy_until = self._last_beat = 0.0
-        self.retired: list[Agent] = []
         self.token, self.step_at = "", 0.0
-        self.finished: list[str] = []
         self.note_finished_pod: Callable[[str], object] = lambda _: None
 
     def look_at_clock(self) -> None:
@@ -84,7 +82,7 @@ class SimTraining(World):
             self.now < self._busy_until
             or self.state.conversation != "Serving"
             or self.mindio.ask != "nothing"
-            or not self._is_everybody_linked()
+            or not is_everybody_linked(self)
         )
 
     def disturb(self) -> None:
@@ -148,7 +146,6 @@ class SimTraining(World):
         if agent is not None:
             agent.powered = False
             agent.processes.clear()
-            self.retired.append(agent)
             self.look_at_clock()
             if self.coordinator is not None:
                 self.core.note_disconnected_agent(uid, self.now, refused=self._chance.random() < 0.5)
@@ -183,19 +180,7 @@ class SimTraining(World):
         if not found:
             return
         agent = max(found, key=lambda each: each.incarnation)
-        process = agent.processes[rank]
-        process.phase = pb.DEAD
-        identity = f"{agent.uid}/exit/{rank}/{process.incarnation}/{process.start}"
-        agent.said.append(
-            pb.Fact(
-                id=identity,
-                kind=pb.PROCESS_EXITED,
-                ranks=[rank],
-                incarnation=process.incarnation,
-                start=process.start,
-                exit_code=code,
-            )
-        )
+        agent.said.append(agent.lose_process(rank, code))
         agent.told = None
         self.disturb()
         self.pump()
@@ -250,19 +235,15 @@ class SimTraining(World):
                 if self.core.answer_heartbeat(agent.uid, self.heartbeat, self.now) is not None:
                     agent.lease_until = self.now + 3.0
         self.core.check_time_limits(self.now, 0.0)
-        if self.is_disturbed or self.core.has_news or self.now - self._last_beat >= 1.0:
-            self.pump() if self.is_disturbed else self.collect()
+        if self.is_disturbed:
+            self.pump()
+        else:
+            self.collect()
         self._train()
         self._report_result()
 
-    def _is_everybody_linked(self) -> bool:
-        roster = self.core.job.roster
-        return all(roster.phase_of_rank(rank) == pb.LINKED for rank in range(self.nodes * self.per_node))
-
     def _train(self) -> None:
-        if self.now < self._step_due or not self._is_everybody_linked():
-            return
-        if self.core.job.conversation.state.value not in ("Serving", "Confirming") and self.mindio.ask != "result":
+        if self.now < self._step_due or not may_train(self):
             return
         self._step_due = self.now + STEP_SECONDS * self._chance.uniform(0.9, 1.1)
         loaded = self.core.job.checkpoints.found
@@ -272,8 +253,9 @@ class SimTraining(World):
         self.newest_step += 1
         self.step(self.newest_step)
         self.step_at = self.now
+        if self.newest_step % SAVE_STEPS == 0 or self.newest_step == self.last_step:
+            self.saved_step = max(self.saved_step, self.newest_step)
         if self.newest_step == self.last_step:
-            self.saved_step = self.last_step
             self.disturb()
             for rank in range(self.nodes * self.per_node):
                 call_in_world(self._chance.uniform(0.0, 20.0), self._finish_rank, rank, self.attempt)
@@ -293,10 +275,7 @@ class SimTraining(World):
         self.disturb()
         self.pump()
         if all(p.phase == pb.FINISHED for p in agent.processes.values()):
-            self.finished.append(agent.uid)
             self.note_finished_pod(agent.uid)
-        if self.newest_step % SAVE_STEPS == 0:
-            self.saved_step = max(self.saved_step, self.newest_step)
 
     def _report_result(self) -> None:
         if self.mindio.ask != "result" or self.mindio.waits_for_a_successor():
@@ -307,21 +286,19 @@ class SimTraining(World):
         if self.now < self._result_due:
             return
         self._result_due = 0.0
-        late = bool(self.core.job.conversation.memory.late) and self.mindio.strategy == "recover"
-        code = 406 if late or self._chance.random() < 0.05 else 0
+        code = 406 if self._chance.random() < 0.05 else code_of_result(self)
         if code == 0 and self.mindio.strategy == "dump":
             self.saved_step = max(self.saved_step, self.newest_step)
         self.mindio.result(code, "result", dict(self.mindio.lost))
         self.pump()
 
     def _answer_for_gates(self) -> None:
-        done = DONE.get(self.mindio.ask, DONE["strategy"] if self.mindio.ask == "result" else [])
+        ask, lost = self.mindio.ask, self.mindio.lost
+        done = ANSWERED_BEFORE.get("strategy" if ask == "result" else ask, ())
         for agent in self.agents.values():
             agent.written = [] if agent.written is None else agent.written
             for rank in agent.processes:
-                agent.answered[rank] = (
-                    list(done) if self.mindio.ask != "nothing" and rank not in self.mindio.lost else []
-                )
+                agent.answered[rank] = [] if rank in lost else list(done)
 
     def _look_at_checkpoints(self) -> None:
         for agent in self.agents.values():

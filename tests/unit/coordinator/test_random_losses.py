@@ -13,11 +13,10 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator_faults import RoundOfFaults, SimpleOperator, cause_a_fault, check_one_process_per_rank
+from tests.rigs.coordinator_repairs import ANSWERED_BEFORE, REBUILT, REPAIRED, ROLLED_BACK
 from tests.rigs.coordinator_restart import restart_coordinator
-from trainer_sidecar.coordinator.takeover.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
 
 ROUNDS = int(os.environ.get("HAJOB_LOSSES", "20"))
-DONE = {"naming": [LOCKED, STOPPED], "strategy": [LOCKED, STOPPED, CLEANED]}
 
 
 class WaitingOperator(SimpleOperator):
@@ -60,7 +59,7 @@ class LossyRound(RoundOfFaults):
                 self._done = [REBUILT, REPAIRED, ROLLED_BACK][: self._chance.randint(0, 3)]
         elif ask != "result":
             self._of, self._done = (), []
-        before = DONE.get(ask, DONE["strategy"] if ask == "result" else [])
+        before = ANSWERED_BEFORE.get("strategy" if ask == "result" else ask, ())
         for agent in world.agents.values():
             for rank in agent.processes:
                 own = self._done if rank in lost else [*before, *self._done]
