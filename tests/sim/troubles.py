@@ -1,0 +1,205 @@
+"""What goes wrong in a history: of machines, processes, people, and the API server."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from hajob.api import constants as names
+from hajob.api.base import Json, format_time
+from hajob.kube.client import ApiError, object_path
+from tests.sim.world import JOB, NAMESPACE, SimWorld
+
+QUICKSTART: Final = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
+
+
+class Troubles:
+    """Causes trouble in a world."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world, self._chance = world, world.chance
+
+    def lose_operator(self) -> None:
+        """Kill the operator; another one is started after a while."""
+        process = self._chance.choice([one for one in self._world.operators if one.alive] or self._world.operators)
+        self._world.note(f"{process.identity} is killed")
+        process.kill()
+        self._world.plan_call(self._chance.uniform(0.1, 60), self._world.begin_operator)
+
+    def kill_rank(self) -> None:
+        """End a process."""
+        if self._world.training is not None and (ranks := self._world.training.live_ranks()):
+            rank, code = self._chance.choice(ranks), self._chance.choice([-9, -9, -11, 1])
+            self._world.note(f"rank {rank} ends with {code}")
+            self._world.training.end_rank(rank, code)
+
+    def power_off(self) -> None:
+        """Take a node away."""
+        name = self._chance.choice(sorted(self._world.cluster.machines))
+        self._world.note(f"{name} goes off")
+        self._world.cluster.power_off(name)
+
+    def _pods(self, role: str = "") -> list[Json]:
+        return [
+            pod
+            for pod in self._world.cluster.pods()
+            if pod["metadata"].get("labels", {}).get(names.LABEL_ROLE)
+            and role in ("", pod["metadata"]["labels"][names.LABEL_ROLE])
+        ]
+
+    def delete_pod(self) -> None:
+        """Delete a pod of the job, as a person does."""
+        if pods := self._world.pods_of_jobs():
+            pod = self._chance.choice(pods)
+            self._world.note(f"somebody deletes pod {pod['metadata']['name']}")
+            self._world.cluster.delete_pod(pod)
+
+    def fail_pod(self) -> None:
+        """Have a pod's containers end."""
+        if pods := [pod for pod in self._world.pods_of_jobs() if pod["status"].get("phase") == "Running"]:
+            pod, code = self._chance.choice(pods), self._chance.choice([1, 137])
+            self._world.note(f"pod {pod['metadata']['name']} ends with {code}")
+            self._world.cluster.fail_pod(pod, code)
+
+    def evict_pod(self) -> None:
+        """Evict a pod of the job."""
+        if pods := self._world.pods_of_jobs():
+            pod = self._chance.choice(pods)
+            refused = self._world.cluster.evict_pod(pod)
+            self._world.note(f"somebody evicts pod {pod['metadata']['name']}: {refused or 'it goes'}")
+
+    def cut_off_agent(self) -> None:
+        """Cut a rank pod off from its coordinator for a while."""
+        if self._world.training is not None and self._world.training.agents:
+            seconds = self._chance.choice([1.0, 4.0, 30.0, 200.0])
+            self._world.note(
+                f"the agent of {self._world.training.cut_off_agent(seconds)} is cut off for {seconds:.0f} s"
+            )
+
+    def step_clock(self) -> None:
+        """Set the wall clock of an operator's machine."""
+        process, seconds = (
+            self._chance.choice(self._world.operators),
+            self._chance.choice([-7200.0, -30.0, 30.0, 7200.0]),
+        )
+        self._world.note(f"the wall clock of {process.identity} jumps by {seconds:.0f} s")
+        process.clock.wall_ahead += seconds
+
+    def lose_coordinator(self) -> None:
+        """Delete the coordinator's pod."""
+        for pod in self._world.pods_of_jobs(names.ROLE_COORDINATOR):
+            self._world.note(f"somebody deletes {pod['metadata']['name']}")
+            self._world.cluster.delete_pod(pod)
+
+    def lose_controller(self) -> None:
+        """End MindIO's process."""
+        training = self._world.training
+        if training is not None and training.coordinator is not None and training.controller["controller"] == "serving":
+            self._world.note("MindIO's controller dies")
+            training.look_at_clock()
+            training.lose_controller()
+            training.disturb()
+
+    def cordon(self) -> None:
+        """Cordon a node for some minutes."""
+        name = self._chance.choice(sorted(self._world.cluster.machines))
+        self._world.note(f"{name} is cordoned")
+        self._world.cluster.set_cordon(name, cordoned=True)
+        self._world.plan_call(self._chance.uniform(10, 600), self._uncordon, name)
+
+    def _uncordon(self, name: str) -> None:
+        self._world.note(f"{name} is uncordoned")
+        self._world.cluster.set_cordon(name, cordoned=False)
+
+    def edit_spec(self, spec: Json, why: str) -> None:
+        """Change the job's spec."""
+        if self._world.job() is not None:
+            self._world.note(why)
+            try:
+                self._world.cluster.ask("PATCH", object_path(names.PLURAL, NAMESPACE, JOB), {"spec": spec})
+            except ApiError as error:
+                self._world.note(f"refused: {error.message}")
+
+    def suspend(self) -> None:
+        """Suspend the job for a while."""
+        self.edit_spec({"suspend": True}, "somebody suspends the job")
+        resume = {"suspend": False}
+        self._world.plan_call(self._chance.uniform(1, 200), self.edit_spec, resume, "somebody resumes the job")
+
+    def restart(self) -> None:
+        """Ask for a restart."""
+        now = datetime.fromtimestamp(self._world.clock.now_milliseconds() // 1000, UTC)
+        self.edit_spec({"restartRequestTime": format_time(now)}, "somebody asks for a restart")
+
+    def delete_job(self) -> None:
+        """Delete the job, and apply it again."""
+        if self._world.job() is not None:
+            self._world.note("somebody deletes the job")
+            self._world.cluster.ask("DELETE", object_path(names.PLURAL, NAMESPACE, JOB), {}, "")
+            self._world.plan_call(self._chance.uniform(0, 30), self.apply_job)
+
+    def apply_job(self) -> None:
+        """Apply the job; while the one before is still being deleted, again in a moment."""
+        try:
+            self._world.cluster.ask("POST", object_path(names.PLURAL, NAMESPACE), copy.deepcopy(QUICKSTART), "")
+            self._world.note("the job is applied")
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            job = self._world.job()
+            if job is not None and not job["metadata"].get("deletionTimestamp"):
+                return  # somebody else has applied it
+            self._world.plan_call(1.0, self.apply_job)
+
+    def trouble_api(self) -> None:
+        """Have the API server misbehave for a while."""
+        faults, seconds = self._world.server.faults, self._chance.choice([1.0, 10.0, 60.0])
+        kind = self._chance.choice(["refuse", "lose", "delay", "close", "away"])
+        self._world.note(f"the API server: {kind} for {seconds:.0f} s")
+        away = ApiError(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+
+        def any_of_ours(request: Any) -> bool:
+            return str(request.client).startswith("operator")
+
+        fault: Any
+        if kind == "refuse":
+            fault = faults.refuse(
+                away, matching=lambda request: any_of_ours(request) and self._chance.random() < 0.5, times=None
+            )
+        elif kind == "lose":
+            fault = faults.lose_answer(
+                matching=lambda request: any_of_ours(request) and not request.is_watch and self._chance.random() < 0.3,
+                times=None,
+            )
+        elif kind == "delay":
+            fault = faults.delay(self._chance.uniform(0, 3), self._chance.uniform(0, 3), matching=any_of_ours)
+        elif kind == "close":
+            fault = faults.close_watches(matching=any_of_ours)
+        else:
+            fault = faults.unreachable(matching=any_of_ours)
+        self._world.plan_call(seconds, fault.end)
+
+
+KINDS: Final[tuple[Callable[[Troubles], None], ...]] = (
+    Troubles.kill_rank,
+    Troubles.power_off,
+    Troubles.delete_pod,
+    Troubles.fail_pod,
+    Troubles.lose_coordinator,
+    Troubles.lose_controller,
+    Troubles.cordon,
+    Troubles.suspend,
+    Troubles.restart,
+    Troubles.delete_job,
+    Troubles.trouble_api,
+    Troubles.lose_operator,
+    Troubles.evict_pod,
+    Troubles.cut_off_agent,
+    Troubles.step_clock,
+)
+"""Those of which a history has some."""
