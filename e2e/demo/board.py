@@ -7,10 +7,11 @@ was lost says nothing more, so what its rank does now follows from the job's sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
+
+from hajob.sources.reading import milliseconds_of
 
 Object = Mapping[str, Any]
 
@@ -46,6 +47,19 @@ class ShownRank:
     pid: int
     step: int = 0
     does: str = "starting"
+
+
+@dataclass(frozen=True)
+class LostProcess:
+    """A process of a rank that is known to be lost.
+
+    Attributes:
+        does: What is said of its rank.
+        pod: That it was in; empty: not known.
+    """
+
+    does: str
+    pod: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,41 +179,42 @@ class Board:
         """The newest step that every rank that takes part has finished."""
         return min((rank.step for number, rank in self.ranks.items() if number not in self.dropped), default=0)
 
+    def numbers_of(self, node: ShownNode) -> range:
+        """Numbers of the ranks that are placed on a node."""
+        if node.node_rank < 0:
+            return range(0)
+        first = node.node_rank * self.ranks_per_node
+        return range(first, first + self.ranks_per_node)
+
     def ranks_of(self, node: ShownNode) -> list[ShownRank]:
         """Ranks that are placed on a node, as far as they have shown up."""
-        if node.node_rank < 0:
-            return []
-        first = node.node_rank * self.ranks_per_node
-        return [self.ranks[number] for number in range(first, first + self.ranks_per_node) if number in self.ranks]
+        return [self.ranks[number] for number in self.numbers_of(node) if number in self.ranks]
+
+    @property
+    def pods_of_ranks(self) -> dict[int, str]:
+        """Name of the pod of each rank that is placed, by the rank's number."""
+        return {number: node.pod for node in self.nodes for number in self.numbers_of(node)}
 
     def incident(self, number: int) -> ShownIncident | None:
         """The incident with this number."""
         return next((each for each in self.incidents if each.number == number), None)
 
 
-def rank_now(rank: ShownRank, board: Board, gone: Mapping[int, str]) -> ShownRank:
+def rank_now(rank: ShownRank, board: Board, gone: Mapping[int, LostProcess]) -> ShownRank:
     """A rank as it is shown: what its log says last is old as soon as its process or its job stands still.
 
     Args:
         rank: As its log has it.
         board: The moment, before its ranks are shown.
-        gone: Processes that are known to be lost, and what became of them.
+        gone: Processes that are known to be lost, by process ID.
     """
-    if rank.pid in gone:
-        home = next((node for node in board.nodes if rank.number in _numbers_of(board, node)), None)
+    if (lost := gone.get(rank.pid)) is not None:
         # Its successor writes nothing before it is started: that its pod is there is all there is to know.
-        moved = home is not None and home.pod not in {"", gone[rank.pid].partition(":")[2]}
-        return replace(rank, does="starting" if moved else gone[rank.pid].partition(":")[0])
+        has_moved = board.pods_of_ranks.get(rank.number, "") not in {"", lost.pod}
+        return replace(rank, does="starting" if has_moved else lost.does)
     if board.state in STANDS and rank.does == "training":
         return replace(rank, does="waits")
     return rank
-
-
-def _numbers_of(board: Board, node: ShownNode) -> range:
-    if node.node_rank < 0:
-        return range(0)
-    first = node.node_rank * board.ranks_per_node
-    return range(first, first + board.ranks_per_node)
 
 
 def rank_after(rank: ShownRank | None, event: Object) -> ShownRank:
@@ -225,7 +240,7 @@ def dropped_after(dropped: frozenset[int], event: Object) -> frozenset[int]:
 def nodes_of(
     nodes: Iterable[Object],
     pods: Iterable[Object],
-    off: Iterable[str] = (),
+    off: Collection[str] = (),
     *,
     job: str = "",
     troubles: Mapping[str, str] | None = None,
@@ -264,7 +279,7 @@ def nodes_of(
             chips=int(capacity.get(CHIPS, 0)),
             guests=tuple(guests.get(name, [])),
             node_rank=ranks.get(name, (-1, ""))[0],
-            is_off=name in set(off),
+            is_off=name in off,
             pod=ranks.get(name, (-1, ""))[1],
             is_reserved=name in reserved,
             trouble=(troubles or {}).get(name, ""),
@@ -304,15 +319,16 @@ def _place(name: str) -> tuple[int, int, str]:
 
 
 def _incident(incident: Object) -> ShownIncident:
+    ranks = _ranks_of_cause(incident["cause"])
     return ShownIncident(
         number=int(incident["incarnation"]),
-        cause=_cause_in_words(incident["cause"]),
+        cause=_cause_in_words(str(incident["cause"]["code"]), ranks),
         action=incident["action"],
         outcome=incident["outcome"],
         phases=tuple((each["name"], int(each["milliseconds"])) for each in incident.get("phases", [])),
         message=str(incident.get("message", "")),
-        started=milliseconds_at(incident.get("startTime")),
-        ranks=_ranks_of_cause(incident["cause"]),
+        started=milliseconds_of(incident.get("startTime")) or 0,
+        ranks=ranks,
         lost_steps=int(incident.get("lostSteps", 0)),
     )
 
@@ -322,14 +338,8 @@ def _ranks_of_cause(cause: Object) -> range:
     return range(first, first + number) if first >= 0 else range(0)
 
 
-def milliseconds_at(time: object) -> int:
-    """A time of an object, in milliseconds since 1970; 0 where there is none."""
-    return int(datetime.fromisoformat(str(time)).timestamp() * 1000) if time else 0
-
-
-def _cause_in_words(cause: Object) -> str:
+def _cause_in_words(code: str, ranks: range) -> str:
     """Its code, and the ranks where it hit any: what was planned, or hit the whole job, names none."""
-    code, first, number = str(cause["code"]), int(cause.get("firstRank", -1)), int(cause.get("numRanks", 0))
-    if number < 1:
+    if not ranks:
         return code
-    return f"{code}, rank {first}" if number == 1 else f"{code}, ranks {first} to {first + number - 1}"
+    return f"{code}, rank {ranks[0]}" if len(ranks) == 1 else f"{code}, ranks {ranks[0]} to {ranks[-1]}"

@@ -31,8 +31,8 @@ def _placements(before: Board, after: Board) -> Iterator[str]:
     for node in after.nodes:
         old = former.get(node.name)
         if node.node_rank >= 0 and (old is None or old.node_rank != node.node_rank):
-            first = node.node_rank * after.ranks_per_node
-            yield f"{node.name} gets ranks {first} to {first + after.ranks_per_node - 1}"
+            numbers = after.numbers_of(node)
+            yield f"{node.name} gets ranks {numbers[0]} to {numbers[-1]}"
         if node.trouble and (old is None or old.trouble != node.trouble):
             yield f"{node.name} is {node.trouble}"
 

@@ -17,6 +17,7 @@ from e2e.demo.board import (
     CHIPS,
     STANDS,
     Board,
+    LostProcess,
     Object,
     ShownRank,
     dropped_after,
@@ -32,7 +33,7 @@ from e2e.trainer.events import EventReader
 from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError
 from hajob.cli.job_view import JobView
-from hajob.cli.nodes import NodeRow, read_nodes, what_keeps_out
+from hajob.cli.nodes import NodeRow, read_nodes
 
 LOOK_SECONDS = 0.2
 TROUBLES_SECONDS = 2.0
@@ -71,7 +72,7 @@ class Observer:
         self._job, self._screen = job, screen
         self._logs = EventReader(job.logs)
         self._ranks: dict[int, ShownRank] = {}
-        self._gone: dict[int, str] = {}
+        self._gone: dict[int, LostProcess] = {}
         self._noted: set[int] = set()
         self._troubles: dict[str, str] = {}
         self._troubles_due = 0.0
@@ -122,11 +123,11 @@ class Observer:
 
     def _note_lost(self, before: Board, board: Board) -> None:
         """Note which processes are lost, with the pod that they were in: another pod is a new beginning."""
-        pods = _pods_of_ranks(before) or _pods_of_ranks(board)
+        pods = before.pods_of_ranks or board.pods_of_ranks
         for pid, word in self.lost.items():
             rank = next((each for each in self._ranks.values() if each.pid == pid), None)
             if rank is not None:
-                self._gone.setdefault(pid, f"{word}:{pods.get(rank.number, '')}")
+                self._gone.setdefault(pid, LostProcess(word, pods.get(rank.number, "")))
         if board.state not in STANDS:
             return
         # An incident names its ranks once: later their successors have the same numbers.
@@ -138,13 +139,13 @@ class Observer:
         }
         self._noted |= {each.number for each in board.incidents if each.action in REPLACING}
         # A pod that was made anew elsewhere has none of the processes of the one before.
-        after = _pods_of_ranks(board)
+        after = board.pods_of_ranks
         moved = {number for number, pod in pods.items() if pod and after.get(number, pod) != pod}
         for number in hit | moved:
             rank = self._ranks.get(number)
             # One that starts already is the successor.
             if rank is not None and rank.does not in {"starting", "ready"}:
-                self._gone.setdefault(rank.pid, f"lost:{pods.get(number, '')}")
+                self._gone.setdefault(rank.pid, LostProcess("lost", pods.get(number, "")))
 
     def _ask(self, board: Board) -> Board:
         api = self._job.plane.api
@@ -183,28 +184,18 @@ class Observer:
         if time.monotonic() >= self._troubles_due:
             self._troubles_due = time.monotonic() + TROUBLES_SECONDS
             namespaces = ("hajob-system", *names.FAULT_NAMESPACES.split(","))
-            now_ms = time.time_ns() // 1_000_000
             with contextlib.suppress(ClusterError):
-                rows = read_nodes(_Reader(api), CHIPS, namespaces, now_ms).rows
-                self._troubles = {row.view.name: _trouble_in_words(row, now_ms) for row in rows}
+                rows = read_nodes(_Reader(api), CHIPS, namespaces, time.time_ns() // 1_000_000).rows
+                self._troubles = {row.view.name: _trouble_in_words(row) for row in rows}
         return self._troubles
 
 
-def _trouble_in_words(row: NodeRow, now_ms: int) -> str:
+def _trouble_in_words(row: NodeRow) -> str:
     """Short enough for a column of the grid."""
     if row.state not in TROUBLED:
         return ""
     codes = ", ".join(dict.fromkeys(fact.code for fact in row.faults if fact.code))
-    return f"{row.state} {codes}".rstrip() if codes else row.state or what_keeps_out(row, now_ms)
-
-
-def _pods_of_ranks(board: Board) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for node in board.nodes:
-        if node.node_rank >= 0:
-            first = node.node_rank * board.ranks_per_node
-            found |= dict.fromkeys(range(first, first + board.ranks_per_node), node.pod)
-    return found
+    return f"{row.state} {codes}".rstrip()
 
 
 def _other_jobs(jobs: Iterable[Object], shown: Job) -> Iterable[str]:
