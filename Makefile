@@ -102,12 +102,12 @@ scenarios: e2e ## the same as e2e
 
 .PHONY: chart
 chart: ## build Helm, test the chart: what it renders, and on a real API server
-	@$(RUN) e2e.bootstrap.helm
+	@$(RUN) e2e.bootstrap.provide helm
 	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) $(call below,tests/integration/chart)
 
 .PHONY: metrics
 metrics: ## build Prometheus, test metrics, alerts and boards: on made-up series, and scraping a local cluster
-	@$(RUN) e2e.bootstrap.prometheus
+	@$(RUN) e2e.bootstrap.provide prometheus promtool
 	@$(PYTEST) $(call below,tests/integration/metrics)
 
 .PHONY: matrix

@@ -162,13 +162,18 @@ def _says_version(path: Path, binary: Binary) -> bool:
     return done.returncode == 0 and binary.version in words
 
 
+def named(name: str) -> Binary:
+    """The binary of that name, of all that can be built here."""
+    return next(each for each in (*BINARIES, KWOK, HELM, PROMETHEUS, PROMTOOL, *KUBELETS) if each.name == name)
+
+
 def locate(name: str) -> Path:
     """Where the program `name` is.
 
     Raises:
         MissingBinaryError: It is not there yet.
     """
-    binary = next(each for each in (*BINARIES, KWOK, HELM, PROMETHEUS, PROMTOOL, *KUBELETS) if each.name == name)
+    binary = named(name)
     if path := find(binary):
         return path
     raise MissingBinaryError(f"{name} {binary.version} is not built yet: run `make setup` in {CHECKOUT}")

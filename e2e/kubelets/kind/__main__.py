@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from e2e.bootstrap.binaries import BINARIES, HELM
+from e2e.bootstrap.binaries import HELM, named
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.bootstrap.problems import SetupError
 from e2e.bootstrap.setup import provide
@@ -43,7 +43,7 @@ def prepare(trainer_environment: Mapping[str, str]) -> int | None:
     problem = nodes.refusal()
     if not problem:
         try:
-            provide(*(each for each in BINARIES if each.name == "kubectl"), HELM)
+            provide(named("kubectl"), HELM)
             directory = own_directory()
             images.build(this_platform(), directory / "images", trainer_environment)
         except _NOT_TO_BE_HAD as error:
