@@ -37,10 +37,7 @@ def mindio_directory() -> Path:
     Raises:
         FileNotFoundError: there is none.
     """
-    directory = Path(os.environ.get("HAJOB_MINDIO") or SIMULATOR).absolute()
-    if not (directory / "mindio_ttp").is_dir():
-        raise FileNotFoundError(f"HAJOB_MINDIO: there is no package mindio_ttp in {directory}")
-    return directory
+    return _directory_with("mindio_ttp", "HAJOB_MINDIO", SIMULATOR)
 
 
 def taskd_directory() -> Path:
@@ -49,9 +46,13 @@ def taskd_directory() -> Path:
     Raises:
         FileNotFoundError: there is none.
     """
-    directory = Path(os.environ.get("HAJOB_TASKD") or TASKD_STAND_IN).absolute()
-    if not (directory / "taskd").is_dir():
-        raise FileNotFoundError(f"HAJOB_TASKD: there is no package taskd in {directory}")
+    return _directory_with("taskd", "HAJOB_TASKD", TASKD_STAND_IN)
+
+
+def _directory_with(package: str, variable: str, stand_in: Path) -> Path:
+    directory = Path(os.environ.get(variable) or stand_in).absolute()
+    if not (directory / package).is_dir():
+        raise FileNotFoundError(f"{variable}: there is no package {package} in {directory}")
     return directory
 
 
