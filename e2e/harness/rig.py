@@ -56,7 +56,7 @@ class RigLayout:
 
     @property
     def settings_of_operator(self) -> Mapping[str, str]:
-        """Its settings, with what Volcano needs."""
+        """Its settings, with what Volcano and Kueue need."""
         asked = {operator.SERVES_VOLCANO: self.volcano, operator.SERVES_KUEUE: self.queue_chips > 0}
         return {**{name: "true" for name, there in asked.items() if there}, **self.operator_environment}
 
@@ -93,10 +93,7 @@ class Rig:
         layout = layout or RigLayout()
         name = f"rig-{namespace[-6:]}"
         rig = cls(plane, name, namespace, *_start_nodes(plane, name, layout))
-        rig.volcano = layout.volcano
-        if layout.volcano:
-            install_volcano(plane)
-        rig.install_queue(layout.queue_chips)
+        rig.install_schedulers(layout, {RIG_LABEL: name})
         if layout.operators:
             rig.install_operator(layout.operators, layout.settings_of_operator)
         return rig
@@ -106,21 +103,20 @@ class Rig:
         """The only rig of a control plane: nodes with plain names, the operator as an admin installs it."""
         rig = cls(plane, "node", "default", *_start_nodes(plane, "node", layout))
         rig.operator_namespace = operator.NAMESPACE
-        rig.volcano = layout.volcano
-        if layout.volcano:
-            install_volcano(plane)
-        rig.install_queue(layout.queue_chips)
+        rig.install_schedulers(layout, {})
         operator.install_crd(plane)
         objects = operator.manifests(replicas=layout.operators, environment=layout.settings_of_operator)
         operator.install(plane, objects)
         return rig
 
-    def install_queue(self, chips: int) -> None:
-        """Install Kueue's stand-in with a queue of this many chips, whose flavor is the rig's nodes; 0: none."""
-        if chips:
+    def install_schedulers(self, layout: RigLayout, node_labels: Mapping[str, str]) -> None:
+        """Install what places the layout's jobs, and the queue that they are in, of the nodes with these labels."""
+        self.volcano = layout.volcano
+        if layout.volcano:
+            install_volcano(self.plane)
+        if layout.queue_chips:
             self.queue = queue_of_choice(self.plane, self.namespace)
-            labels = {} if self.operator_namespace == operator.NAMESPACE else {RIG_LABEL: self.name}
-            self.queue.install(chips, node_labels=labels)
+            self.queue.install(layout.queue_chips, node_labels=node_labels)
 
     def install_operator(
         self, replicas: int = 1, environment: Mapping[str, str] | None = None, command: Sequence[str] = ()
