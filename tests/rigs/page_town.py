@@ -16,7 +16,7 @@ from hajob.api.base import Json
 from hajob.clock import SystemClock
 from hajob.web.live import LiveCluster, Scope
 from hajob.web.local_door import ADDRESS, LocalDoor
-from hajob.web.server import build_application
+from hajob.web.server import Door, build_application
 from tests.rigs.told_job import NAMESPACE
 
 CHIP: Final = names.DEFAULT_RESOURCE_NAME
@@ -80,14 +80,20 @@ async def open_town(*objects: tuple[str, Json], scope: Scope | None = None) -> A
         put_object(server, resource, body, "" if resource in {"nodes", names.QUARANTINES} else NAMESPACE)
     async with LiveCluster(MemoryKube(server), clock, scope or Scope()) as cluster:
         town = PageTown(server, cluster)
-        runner = web.AppRunner(build_application(town.door, clock), handler_cancellation=True, shutdown_timeout=0.5)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, ADDRESS, 0).start()
-            town.door.port = runner.addresses[0][1]
+        async with serve_door(town.door, clock) as town.door.port:
             yield town
-        finally:
-            await runner.cleanup()
+
+
+@asynccontextmanager
+async def serve_door(door: Door, clock: SystemClock) -> AsyncIterator[int]:
+    """Serve the page behind a door on a free port of this machine, and yield the port."""
+    runner = web.AppRunner(build_application(door, clock), handler_cancellation=True, shutdown_timeout=0.2)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, ADDRESS, 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 def chip_node(name: str, chips: int = 2, **spec: Any) -> Json:

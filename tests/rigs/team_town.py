@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
-from aiohttp import web
 
-from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.client import MemoryTransport
 from e2e.memory_api.server import MemoryServer
-from hajob.kube.client import ApiError, Kube
+from hajob.api.base import Json
+from hajob.kube.client import ApiError, Kube, WatchEvent
 from hajob.web.live import Scope
-from hajob.web.server import build_application
 from hajob.web.team_door import RemoteCluster, TeamDoor
-from tests.rigs.page_town import PassingClock, put_object
+from tests.rigs.page_town import PassingClock, put_object, serve_door
 from tests.rigs.told_job import NAMESPACE, told_job
 
 ALICE, BOB = "alice-token", "bob-token"
 OWNERS = {ALICE: "alice", BOB: "bob", "stranger-token": "system:anonymous"}
+REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-class OnesOwnKube(MemoryKube):
-    """The API server as the owner of one token sees it: bob may not read jobs."""
+class OnesOwnTransport(MemoryTransport):
+    """The way of one token's owner to the API server: bob may read nothing there."""
 
     def __init__(self, server: MemoryServer, token: str) -> None:
-        super().__init__(server, client=token)
+        super().__init__(server, token)
         self._token = token
-        self.transport = self  # type: ignore[assignment]
 
-    async def send_request(self, method: str, path: str, **_: object) -> dict[str, object]:
-        assert (method, path) == ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        if self._token not in OWNERS:
-            raise ApiError(401, "Unauthorized", "Unauthorized")
-        return {"status": {"userInfo": {"username": OWNERS[self._token]}}}
+    async def send_request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Json | Sequence[Json] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        if path == REVIEW:
+            if self._token not in OWNERS:
+                raise ApiError(401, "Unauthorized", "Unauthorized")
+            return {"status": {"userInfo": {"username": OWNERS[self._token]}}}
+        self._check_rights(path)
+        return await super().send_request(method, path, query=query, body=body, content_type=content_type)
 
-    def watch_objects(self, resource: str, *rest: object, **more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    def watch_path(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+        self._check_rights(path)
+        return super().watch_path(path, query)
+
+    def _check_rights(self, path: str) -> None:
         if self._token == BOB:
-            raise ApiError(403, "Forbidden", f"bob cannot list {resource}")
-        return MemoryKube(self.server).watch_objects(resource, *rest, **more)  # type: ignore[arg-type]
-
-    def list_pages(self, resource: str, *rest: object, **more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        if self._token == BOB:
-            raise ApiError(403, "Forbidden", f"bob cannot list {resource}")
-        return MemoryKube(self.server).list_pages(resource, *rest, **more)  # type: ignore[arg-type]
+            raise ApiError(403, "Forbidden", f"bob cannot read {path}")
 
 
 class TeamTown(RemoteCluster):
@@ -60,7 +67,7 @@ class TeamTown(RemoteCluster):
 
     async def connect_as(self, token: str, resources: AsyncExitStack) -> Kube:
         resources.callback(self.ended.append, token)
-        return OnesOwnKube(self.api, token)
+        return Kube(OnesOwnTransport(self.api, token))
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -70,13 +77,11 @@ class TeamTown(RemoteCluster):
 async def open_team() -> AsyncIterator[tuple[TeamTown, aiohttp.ClientSession]]:
     """The page, and a browser without a window to look at it."""
     town = TeamTown()
-    runner = web.AppRunner(build_application(town.door, town.clock), handler_cancellation=True, shutdown_timeout=0.2)
-    await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        town.port = runner.addresses[0][1]
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with (
+            serve_door(town.door, town.clock) as town.port,
+            aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser,
+        ):
             yield town, browser
     finally:
-        await runner.cleanup()
         await town.door.end_sessions()
