@@ -13,6 +13,7 @@ from e2e.harness.undisturbed import undisturbed
 from e2e.kueue.launch import KueueStandIn
 from e2e.scenarios.nodes_taken import pod_of
 from e2e.trainer import proof
+from e2e.volcano.scheduler import API as VOLCANO
 
 STEPS = 300
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -121,7 +122,7 @@ def test_kueue_admits_and_volcano_places(start_rig: Start) -> None:
     """The job is in the queue of one after the other: Volcano hears of it once it has its quota."""
     rig = start_rig(RigLayout(chip_nodes=5, queue_chips=CHIPS_OF_FOUR_NODES, volcano=True))
     assert rig.queue is not None
-    groups = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{rig.namespace}/podgroups"
+    groups = f"{VOLCANO}/namespaces/{rig.namespace}/podgroups"
     rig.queue.set_quota(0)
     job = submit(rig, "job")
     rig.plane.wait(

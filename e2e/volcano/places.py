@@ -16,7 +16,6 @@ from e2e.volcano.world import (
     active_pods_on,
     chips_of,
     controller_of,
-    group_of,
     has_ended,
     node_of,
 )
@@ -161,8 +160,3 @@ def _is_chosen(pod: Object, node: Object) -> bool:
         and selector_of({"matchExpressions": term.get("matchFields")})(fields)
         for term in required["nodeSelectorTerms"]
     )
-
-
-def is_member(pod: Object) -> bool:
-    """Whether a pod is in any group."""
-    return bool(group_of(pod))

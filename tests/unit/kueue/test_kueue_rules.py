@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.kueue.requests import requests_of_pod
-from e2e.kueue.rules import Configuration, World, find_condition, holds, next_writes
+from e2e.kueue.rules import Configuration, World, find_condition, holds, next_writes, timestamp
 
 NOW = datetime(2026, 11, 28, 10, 0, 0, tzinfo=UTC)
 CHIPS = "huawei.com/Ascend910"
@@ -84,7 +84,7 @@ class Cluster:
         made = {"type": kind, "status": status, "reason": reason, "message": ""}
         raw["status"]["conditions"] = [
             *known,
-            {**made, "lastTransitionTime": since or self.now.strftime("%Y-%m-%dT%H:%M:%SZ")},
+            {**made, "lastTransitionTime": since or timestamp(self.now)},
         ]
 
     def give_back(self, raw: Object, *, without: str = "", **other: tuple[str, str]) -> None:
@@ -177,7 +177,7 @@ def test_three_give_backs_look_right_and_are_lost(without: str, other: dict[str,
 def test_an_old_wait_for_recovery_evicts_at_once() -> None:
     cluster = Cluster(pods_ready_seconds=300, recovery_seconds=60)
     raw = cluster.add("w")
-    old = (cluster.now - timedelta(seconds=120)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    old = timestamp(cluster.now - timedelta(seconds=120))
     cluster.put(raw, "PodsReady", "False", "WaitForRecovery", old)
     cluster.settle()
     assert reason_of(raw, "Evicted")[1] == "PodsReadyTimeout"

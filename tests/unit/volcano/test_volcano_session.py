@@ -42,7 +42,7 @@ def pod(name: str, *, chips: int = 8, **fields: Any) -> Object:
 
 
 def running(name: str, node: str, **fields: Any) -> Object:
-    return pod(name, node=node, phase="Running", **fields) | {}
+    return pod(name, node=node, phase="Running", **fields)
 
 
 def node(name: str, *, ready: bool = True, chips: int = 8) -> Object:
