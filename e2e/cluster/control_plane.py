@@ -132,6 +132,11 @@ class ControlPlane:
         """`kubectl apply` of objects, as a user would."""
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
+    def apply_server_side(self, *objects: Mapping[str, object]) -> None:
+        """`kubectl apply --server-side`: also of what is too large for the annotation that the other way leaves."""
+        told = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=told)
+
     def wait(
         self, what: str, condition: Callable[[], T | None], seconds: float = 120.0, poll: float = POLL_SECONDS
     ) -> T:

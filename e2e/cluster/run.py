@@ -11,6 +11,7 @@ gives to one process of this network namespace only and takes back when the hold
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -122,6 +124,13 @@ class Run:
                 cwd=directory or self.directory,
                 start_new_session=True,
             )
+
+    @contextmanager
+    def alone(self, what: str) -> Iterator[None]:
+        """Wait until nobody else of this run does the same; the kernel drops the lock of whoever is killed."""
+        with (self.directory / f"{what}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def keep_logs(self) -> Path:
         """Have the logs outlive the run, because something failed; returns where they will be found."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import sys
 from pathlib import Path
 
@@ -27,8 +26,7 @@ def undisturbed(run: Run, *, tensor: int, pipeline: int, data: int, iterations: 
     """
     name = f"undisturbed-{tensor}-{pipeline}-{data}-{iterations}{'-mapped' * is_mapped}"
     directory = run.directory / name
-    with (run.directory / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with run.alone(name):
         if not (directory / "done").exists():
             words = ["--tp-pp-dp"] * is_mapped
             _train(run, name, directory, words, tensor=tensor, pipeline=pipeline, data=data, iterations=iterations)

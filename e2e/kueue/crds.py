@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Object = dict[str, Any]
+from e2e.cluster.kinds import ANYTHING, Object, build_kind
+
 GROUP: Final = "kueue.x-k8s.io"
 VERSION: Final = "v1beta2"
-API: Final = f"/apis/{GROUP}/{VERSION}"
-_KEEP: Final[Object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+API: Final = f"/apis/{API_VERSION}"
 _TEXT: Final[Object] = {"type": "string"}
 _CONDITION: Final[Object] = {
     "type": "object",
@@ -33,18 +34,18 @@ _POD_SETS: Final[Object] = {
     "type": "array",
     "minItems": 1,
     "maxItems": 18,
-    "items": {**_KEEP, "required": ["name", "count", "template"], "properties": {"name": _TEXT}},
+    "items": {**ANYTHING, "required": ["name", "count", "template"], "properties": {"name": _TEXT}},
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["name"],
 }
 _WORKLOAD: Final[Object] = {
     "spec": {
-        **_KEEP,
+        **ANYTHING,
         "properties": {
             "queueName": _TEXT,
             "active": {"type": "boolean", "default": True},
             "priority": {"type": "integer"},
-            "priorityClassRef": {**_KEEP, "properties": {"name": _TEXT}},
+            "priorityClassRef": {**ANYTHING, "properties": {"name": _TEXT}},
             "podSets": _POD_SETS,
         },
         "x-kubernetes-validations": [
@@ -54,41 +55,31 @@ _WORKLOAD: Final[Object] = {
             }
         ],
     },
-    "status": {**_KEEP, "properties": {"conditions": _CONDITIONS}},
+    "status": {**ANYTHING, "properties": {"conditions": _CONDITIONS}},
 }
 _KINDS: Final = (
     ("Workload", "workloads", True, _WORKLOAD),
-    ("LocalQueue", "localqueues", True, {"spec": _KEEP, "status": _KEEP}),
-    ("ClusterQueue", "clusterqueues", False, {"spec": _KEEP, "status": _KEEP}),
-    ("ResourceFlavor", "resourceflavors", False, {"spec": _KEEP}),
+    ("LocalQueue", "localqueues", True, {"spec": ANYTHING, "status": ANYTHING}),
+    ("ClusterQueue", "clusterqueues", False, {"spec": ANYTHING, "status": ANYTHING}),
+    ("ResourceFlavor", "resourceflavors", False, {"spec": ANYTHING}),
     ("WorkloadPriorityClass", "workloadpriorityclasses", False, {"value": {"type": "integer"}, "description": _TEXT}),
 )
 
 
+PLURALS: Final = tuple(plural for _, plural, _, _ in _KINDS)
+NAMESPACED: Final = frozenset(plural for _, plural, is_namespaced, _ in _KINDS if is_namespaced)
+
+
 def definitions() -> list[Object]:
     """Build the CRDs."""
-    return [_definition(*each) for each in _KINDS]
-
-
-def _definition(kind: str, plural: str, namespaced: bool, properties: Object) -> Object:
-    version = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}} if "status" in properties else {},
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{GROUP}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, a stand-in on a test's own cluster"},
-        },
-        "spec": {
-            "group": GROUP,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "scope": "Namespaced" if namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
+    return [
+        build_kind(
+            API_VERSION,
+            kind,
+            plural,
+            properties,
+            is_namespaced=is_namespaced,
+            has_status_subresource="status" in properties,
+        )
+        for kind, plural, is_namespaced, properties in _KINDS
+    ]

@@ -5,21 +5,19 @@ from __future__ import annotations
 import base64
 import copy
 import dataclasses
-import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.kinds import install_kinds
 from e2e.cluster.run import free_port
-from e2e.kueue.crds import API, GROUP, VERSION, definitions
+from e2e.kueue.crds import API, API_VERSION, GROUP, PLURALS, VERSION, definitions
 from e2e.kueue.rules import Configuration
 
 Object = dict[str, Any]
@@ -79,13 +77,10 @@ class KueueStandIn:
 
     def install(self, chips: int, *, node_labels: Mapping[str, str] | None = None, preemption: bool = True) -> None:
         """Install the kinds and a queue with this many chips; then start."""
-        with (self.plane.run.directory / "kueue.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._apply_server_side(*self.kinds())
-            for kind in ("workloads", "resourceflavors", "clusterqueues", "localqueues", "workloadpriorityclasses"):
-                self.plane.wait(f"the API server to serve {kind}", partial(self.plane.api.find, f"{API}/{kind}"))
+        with self.plane.run.alone("kueue"):
+            install_kinds(self.plane, self.kinds(), API_VERSION, PLURALS)
         self.start()
-        self._apply_server_side(*self.webhooks())
+        self.plane.apply_server_side(*self.webhooks())
         self.plane.apply(
             _object("ResourceFlavor", self.flavor, spec={"nodeLabels": dict(node_labels or {})}),
             self.cluster_queue_of(chips, preemption=preemption),
@@ -95,11 +90,6 @@ class KueueStandIn:
     def kinds(self) -> list[Object]:
         """Build the CRDs."""
         return definitions()
-
-    def _apply_server_side(self, *objects: Object) -> None:
-        """Apply what is too large for an annotation, as Kueue's own CRDs are."""
-        told = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        self.plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=told)
 
     def cluster_queue_of(self, chips: int, *, preemption: bool = True, stop: str = "None") -> Object:
         """Build the ClusterQueue with this many chips."""
@@ -127,8 +117,7 @@ class KueueStandIn:
     def start(self) -> None:
         """Start the manager, or start it again after `stop`."""
         self.directory.mkdir(exist_ok=True)
-        code = {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'operator'}", "PYTHONDONTWRITEBYTECODE": "1"}
-        self._process = self.plane.run.spawn(f"kueue-{self.namespace}", self.command(), code)
+        self._process = self.plane.run.spawn(f"kueue-{self.namespace}", self.command())
         self.plane.wait("Kueue's webhooks", self._serves)
 
     def command(self) -> list[str]:
@@ -200,4 +189,4 @@ class KueueStandIn:
 
 def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Object:  # noqa: ANN401 - any fields
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": metadata, **content}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, **content}

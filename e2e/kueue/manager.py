@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from e2e.cluster.rest import ApiClient, ApiError
-from e2e.kueue.crds import API
+from e2e.kueue.crds import API, NAMESPACED, PLURALS
 from e2e.kueue.rules import Configuration, StatusWrite, World, next_writes, seconds_to_look
 from e2e.kueue.webhook import Verdict, verdict_on_pod, verdict_on_workload
 
 Object = dict[str, Any]
 WATCH_SECONDS: Final = 600.0
-_KINDS: Final = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
 _JOBS: Final = "/apis/training.hajob.io/v1alpha1/namespaces/{}/hatrainingjobs"
 
 
@@ -29,12 +28,11 @@ class Manager:
     def __init__(self, api: ApiClient, namespace: str, configuration: Configuration) -> None:
         self._api, self._namespace, self.configuration = api, namespace, configuration
         self.world, self._changed, self._lock = World(), threading.Event(), threading.RLock()
-        self._seen: dict[str, bool] = {}
+        self._seen: set[str] = set()
 
     def watch_for_ever(self, plural: str) -> None:
         """Keep one kind current."""
-        namespaced = plural in {"workloads", "localqueues"}
-        path = f"{API}/namespaces/{self._namespace}/{plural}" if namespaced else f"{API}/{plural}"
+        path = f"{API}/namespaces/{self._namespace}/{plural}" if plural in NAMESPACED else f"{API}/{plural}"
         while True:
             try:
                 whole = self._api.get(path)
@@ -53,7 +51,7 @@ class Manager:
             self._known(plural).clear()
             for raw in objects:
                 self._known(plural)[self._key(plural, raw)] = raw
-            self._seen[plural] = True
+            self._seen.add(plural)
         self._changed.set()
 
     def _store(self, plural: str, raw: Object, *, gone: bool) -> None:
@@ -78,14 +76,14 @@ class Manager:
     @staticmethod
     def _key(plural: str, raw: Object) -> object:
         name = raw["metadata"]["name"]
-        return (raw["metadata"]["namespace"], name) if plural in {"workloads", "localqueues"} else name
+        return (raw["metadata"]["namespace"], name) if plural in NAMESPACED else name
 
     def write_for_ever(self) -> None:
         """Write what the rules say, after every change."""
         while True:
             self._changed.wait(seconds_to_look(self.world, self.configuration))
             self._changed.clear()
-            if len(self._seen) < len(_KINDS):
+            if len(self._seen) < len(PLURALS):
                 continue
             now = datetime.now(UTC)
             with self._lock:
@@ -126,7 +124,7 @@ class Manager:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        for plural in _KINDS:
+        for plural in PLURALS:
             threading.Thread(target=self.watch_for_ever, args=(plural,), name=plural, daemon=True).start()
         threading.Thread(target=self.write_for_ever, name="writes", daemon=True).start()
         server.serve_forever()

@@ -15,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.kinds import read_objects
 from e2e.cluster.run import free_port
 from e2e.kueue.crds import VERSION
 from e2e.kueue.launch import KueueStandIn
@@ -36,7 +37,7 @@ class RealKueue(KueueStandIn):
 
     def kinds(self) -> list[Object]:
         """Build its CRDs, with the version that Hajob speaks."""
-        found = _documents(self._directory / "crds")
+        found = read_objects(self._directory / "crds")
         for crd in found:
             crd["spec"].pop("conversion", None)
             versions = [one for one in crd["spec"]["versions"] if one["name"] == VERSION]
@@ -73,7 +74,7 @@ class RealKueue(KueueStandIn):
     def webhooks(self) -> Iterator[Object]:
         """Yield its webhook configurations, for this namespace only."""
         authority = base64.b64encode(self.plane.authority.credential().certificate).decode()
-        for whole in _documents(self._directory, "webhooks.yaml"):
+        for whole in read_objects(self._directory, "webhooks.yaml"):
             kept = []
             for hook in whole["webhooks"]:
                 if hook["name"] in _HOOKS:
@@ -82,11 +83,6 @@ class RealKueue(KueueStandIn):
                     told = {"url": url, "caBundle": authority}
                     kept.append({**hook, "clientConfig": told, "namespaceSelector": here})
             yield {**whole, "metadata": {"name": f"kueue-{self.namespace}"}, "webhooks": kept}
-
-
-def _documents(directory: Path, pattern: str = "*.yaml") -> list[Object]:
-    texts = (path.read_text(encoding="utf-8") for path in sorted(directory.glob(pattern)))
-    return [one for text in texts for one in yaml.safe_load_all(text) if one]
 
 
 def queue_of_choice(plane: ControlPlane, namespace: str) -> KueueStandIn:

@@ -7,23 +7,21 @@ vc-controller-manager; they take the stand-in's place.
 from __future__ import annotations
 
 import copy
-import fcntl
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
-from e2e.volcano.scheduler import API
+from e2e.cluster.kinds import ANYTHING, build_kind, install_kinds, read_objects
+from e2e.volcano.scheduler import API_VERSION
 
 REAL_ONE: Final = "HAJOB_VOLCANO"
 CHOICE: Final = "SCHEDULER"
 Object = dict[str, Any]
 
-_ANYTHING: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_NAMES: Final = {"podgroups": ("PodGroup", "Namespaced"), "queues": ("Queue", "Cluster")}
+_PLURALS: Final = ("podgroups", "queues")
 
 
 def is_chosen() -> bool:
@@ -33,34 +31,34 @@ def is_chosen() -> bool:
 
 def install_volcano(plane: ControlPlane) -> None:
     """Install Volcano in the cluster, once, whichever test or worker asks first."""
-    with (plane.run.directory / "volcano.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with plane.run.alone("volcano"):
         installed = plane.run.directory / "volcano.installed"
         if installed.exists():
             return
         real = os.environ.get(REAL_ONE)
+        install_kinds(plane, read_objects(Path(real)) if real else _definitions(), API_VERSION, _PLURALS)
+        make_queue(plane, "default")
         if real:
-            _install_real(plane, Path(real))
+            _start_real(plane, Path(real))
         else:
-            for plural, (kind, scope) in _NAMES.items():
-                plane.apply(_definition(plural, kind, scope))
-        plane.wait("Volcano's kinds", lambda: plane.api.find(f"{API}/queues"))
-        queue = {"apiVersion": API.removeprefix("/apis/"), "kind": "Queue", "metadata": {"name": "default"}}
-        plane.apply({**queue, "spec": {"weight": 1}})
-        if not real:
-            start_stand_in(plane)
+            _start_stand_in(plane)
         installed.touch()
 
 
-def start_stand_in(plane: ControlPlane) -> None:
+def _definitions() -> list[Object]:
+    """The CRDs, without a status subresource, as Volcano 1.9 has them."""
+    properties = {"spec": ANYTHING, "status": ANYTHING}
+    return [
+        build_kind(API_VERSION, "PodGroup", "podgroups", properties, is_namespaced=True),
+        build_kind(API_VERSION, "Queue", "queues", properties, is_namespaced=False),
+    ]
+
+
+def _start_stand_in(plane: ControlPlane) -> None:
     """Start the scheduler's process; it goes with the run."""
     pki = plane.layout.pki
     files = [str(pki / "ca.crt"), str(pki / "admin.crt"), str(pki / "admin.key")]
-    plane.run.spawn(
-        "volcano",
-        [sys.executable, "-m", "e2e.volcano", plane.server, *files],
-        {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'operator'}", "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    plane.run.spawn("volcano", [sys.executable, "-m", "e2e.volcano", plane.server, *files])
 
 
 def placed_by_volcano(job: Mapping[str, Any]) -> Object:
@@ -73,13 +71,11 @@ def placed_by_volcano(job: Mapping[str, Any]) -> Object:
 def make_queue(plane: ControlPlane, name: str, capability: Mapping[str, str] | None = None) -> None:
     """Make a queue, with a limit or without one."""
     spec: Object = {"weight": 1, "capability": dict(capability or {})}
-    plane.apply({"apiVersion": API.removeprefix("/apis/"), "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+    plane.apply({"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": name}, "spec": spec})
 
 
-def _install_real(plane: ControlPlane, directory: Path) -> None:
-    """Volcano's own programs with the configuration that MindCluster ships."""
-    for path in sorted(directory.glob("*.yaml")):
-        plane.kubectl("apply", "--server-side", "-f", str(path))
+def _start_real(plane: ControlPlane, directory: Path) -> None:
+    """Start Volcano's own programs with the configuration that MindCluster ships."""
     kubeconfig = f"--kubeconfig={plane.kubeconfig}"
     configuration = directory / "scheduler.conf"
     plane.run.spawn(
@@ -87,20 +83,3 @@ def _install_real(plane: ControlPlane, directory: Path) -> None:
         [directory / "vc-scheduler", kubeconfig, f"--scheduler-conf={configuration}", "--leader-elect=false", "-v=3"],
     )
     plane.run.spawn("volcano-controllers", [directory / "vc-controller-manager", kubeconfig, "--leader-elect=false"])
-
-
-def _definition(plural: str, kind: str, scope: str) -> Object:
-    """The CRD, without a status subresource, as Volcano 1.9 has it."""
-    schema = {"type": "object", "properties": {"spec": _ANYTHING, "status": _ANYTHING}}
-    group, version = API.removeprefix("/apis/").split("/")
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }

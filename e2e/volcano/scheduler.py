@@ -37,7 +37,8 @@ from e2e.volcano.world import (
 
 log = logging.getLogger("volcano")
 
-API: Final = "/apis/scheduling.volcano.sh/v1beta1"
+API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+API: Final = f"/apis/{API_VERSION}"
 PERIOD_SECONDS: Final = 1.0
 PODS: Final = "/api/v1/namespaces/{namespace}/pods/{name}"
 GROUPS: Final = API + "/namespaces/{namespace}/podgroups/{name}"
@@ -92,7 +93,7 @@ class Scheduler:
                 continue
             name = f"podgroup-{controller_of(pod) or uid}"
             group = {
-                "apiVersion": API.removeprefix("/apis/"),
+                "apiVersion": API_VERSION,
                 "kind": "PodGroup",
                 "metadata": {"name": name, "namespace": metadata["namespace"]},
                 "spec": {"minMember": 1, "minResources": {CHIP: str(chips_of(pod))}, "queue": "default"},

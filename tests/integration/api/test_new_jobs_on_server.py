@@ -91,7 +91,7 @@ class Earlier:
         crd = deepcopy(self._crd)
         if not with_rules:
             crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].pop("x-kubernetes-validations")
-        self._plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump(crd))
+        self._plane.apply_server_side(crd)
         self._plane.wait("the rules to count", lambda: self._refuses_a_bad_job() is with_rules or None)
 
     def _refuses_a_bad_job(self) -> bool | None:

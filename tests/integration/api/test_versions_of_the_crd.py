@@ -41,7 +41,7 @@ class Rehearsal:
             {**self._with_field(known, name), "name": name, "served": name in served, "storage": name == stored}
             for name in dict.fromkeys((*served, stored))
         ]
-        self._plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump(crd))
+        self._plane.apply_server_side(crd)
         self._plane.wait("the versions to be served", lambda: all(map(self._is_served, served)))
 
     def _with_field(self, version: Object, name: str) -> Object:
