@@ -431,7 +431,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         # Otherwise it is handled once the job trains again, or the coordinator is heard, or given up.
         if snapshot.state.phase is not JobPhase.PAUSED and not snapshot.awaits_coordinator:
             seen = self._memory.store_restart(source.restart_asked(snapshot.job.spec))
-            turn, why = snapshot.queue_turn, snapshot.queue_wait
+            turn, why = snapshot.queue.turn, snapshot.queue.why_waiting
             told = tuple(source.events_of_spec(snapshot.state, snapshot.job.spec, seen, turn, why))
         self.apply_seen((*told, *observe.events_of_sub_health(snapshot)))
         self._start_if_held()

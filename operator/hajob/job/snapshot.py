@@ -23,7 +23,6 @@ from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
 from hajob.capacity.pod_group_waits import why_group_waits, why_queue_full
-from hajob.capacity.queues import wait_in_words
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
 from hajob.capacity.super_pods import super_pod_of_block, super_pod_of_node
@@ -34,6 +33,7 @@ from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.memory import JobMemory
 from hajob.job.pod_index import PodIndex, coordinator_name, is_serving_pod
 from hajob.job.ports import Ports
+from hajob.job.queue_place import QueuePlace
 from hajob.kube.client import ApiError
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import Policy
@@ -41,21 +41,13 @@ from hajob.plan.state import UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobSta
 from hajob.plan.waits import nodes_to_return
 from hajob.pods.naming import pod_group_name
 from hajob.pods.settings import PodSettings
-from hajob.pods.workload import (
-    COORDINATOR,
-    RANKS,
-    SPARES,
-    place_job_in_queue,
-    place_spares_in_queue,
-    spare_workload_name,
-    workload_name,
-)
+from hajob.pods.workload import RANKS, spare_workload_name, workload_name
 from hajob.sources import observe
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.pod_group import PodGroupView
-from hajob.sources.workload import NO_PLACING, QueuePriority, QueueTurn, WorkloadView
+from hajob.sources.workload import WorkloadView
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +226,7 @@ class JobSnapshot:
 
         Its pods are built from it.
         """
-        nodes, job = self.state.nodes, self.job_in_queue
+        nodes, job = self.state.nodes, self.queue.placed_job
         return job.model_copy(update={"spec": with_number_of_nodes(job.spec, nodes)}) if nodes else job
 
     @property
@@ -281,11 +273,6 @@ class JobSnapshot:
 
     # ------------------------------------------------------------------------------------------------ its queue
 
-    @property
-    def queue_name(self) -> str:
-        """Return the name of the queue that the job asks Kueue for; empty: none."""
-        return self.job.metadata.labels.get(names.LABEL_QUEUE, "")
-
     @cached_property
     def workload(self) -> WorkloadView | None:
         """Return the Workload of the ranks and the coordinator; None where there is none."""
@@ -300,90 +287,10 @@ class JobSnapshot:
         metadata = self.job.metadata
         return self.cluster.queues.find_workload(metadata.namespace, name, metadata.uid)
 
-    @property
-    def queue_turn(self) -> QueueTurn:
-        """Return whether the queue lets the job have pods.
-
-        A job whose label is taken away keeps its quota for as long as it runs, and then goes without.
-        """
-        queues, workload = self.cluster.queues, self.workload
-        if not self.queue_name and (workload is None or self.state.phase in {JobPhase.NEW, JobPhase.SUSPENDED}):
-            return QueueTurn.NO_QUEUE
-        if not queues.is_namespace_read(self.job.metadata.namespace):
-            return QueueTurn.UNKNOWN
-        return queues.turn_of_workload(workload)
-
-    @property
-    def may_make_pods(self) -> bool:
-        """Whether missing pods may be made: for a start only once the queue has admitted the job."""
-        return self.queue_turn.lets_start or not self.state.is_untrained
-
-    @property
-    def has_spare_quota(self) -> bool:
-        """Whether the queue lets the job have all of its spares."""
-        if self.queue_turn is QueueTurn.NO_QUEUE:
-            return True
-        workload, wanted = self.spare_workload, self.job.spec.scheduling.num_spare_nodes
-        granted = workload.grant_of_pod_set(SPARES) if workload is not None else None
-        admitted = self.cluster.queues.turn_of_workload(workload) is QueueTurn.ADMITTED
-        return admitted and granted is not None and granted.count == wanted
-
-    @property
-    def queue_priority(self) -> QueuePriority | None:
-        """Return the priority of the job in its queue; None where its class is not known."""
-        name = self.job.metadata.labels.get(names.LABEL_QUEUE_PRIORITY, "")
-        return self.cluster.queues.classes.get(name) if name else QueuePriority("", 0)
-
-    @property
-    def queue_wait(self) -> str:
-        """Return why the queue lets the job have no pods, in words, its name first; empty: it does."""
-        if self.queue_turn is QueueTurn.NO_QUEUE:
-            return ""
-        if self.queue_priority is None:
-            label = names.LABEL_QUEUE_PRIORITY
-            missing = self.job.metadata.labels[label]
-            return f"queue {self.queue_name}: there is no WorkloadPriorityClass {missing} (label {label})"
-        return wait_in_words(self.cluster.queues, self.job.metadata.namespace, self.queue_name, self.workload)
-
-    @property
-    def spares_wait(self) -> str:
-        """Return why the queue lets the job have no spares, in words; empty: it does, or is not asked."""
-        if self.has_spare_quota or not self.job.spec.scheduling.num_spare_nodes:
-            return ""
-        namespace = self.job.metadata.namespace
-        return wait_in_words(self.cluster.queues, namespace, self.queue_name, self.spare_workload)
-
     @cached_property
-    def job_in_queue(self) -> HATrainingJob:
-        """Return the job with what its queue says of the nodes of its ranks and its coordinator."""
-        queues, workload = self.cluster.queues, self.workload
-        ranks, coordinator = (queues.placing_of_pod_set(workload, pod_set) for pod_set in (RANKS, COORDINATOR))
-        return self.job if ranks == coordinator == NO_PLACING else place_job_in_queue(self.job, ranks, coordinator)
-
-    @property
-    def job_of_spares(self) -> HATrainingJob:
-        """Return the job with what its queue says of the nodes of its spares."""
-        placing = self.cluster.queues.placing_of_pod_set(self.spare_workload, SPARES)
-        return self.job if placing == NO_PLACING else place_spares_in_queue(self.job, placing)
-
-    @property
-    def all_pods_run(self) -> bool:
-        """Whether every pod of the attempt runs, its coordinator's among them."""
-        coordinator, serving = self.coordinator_pod, self.serving_pods
-        return (
-            len(serving) >= self.layout.num_nodes - len(self.state.released)
-            and coordinator is not None
-            and all(pod.phase == "Running" for pod in (*serving.values(), coordinator))
-        )
-
-    @property
-    def least_nodes(self) -> int:
-        """Return the fewest nodes with which the queue may admit the job; 0: only with all.
-
-        The first start has all of them, whatever the spec says of later ones.
-        """
-        sizes = self.policy.sizes
-        return sizes.smallest if sizes is not None and self.state.attempt else 0
+    def queue(self) -> QueuePlace:
+        """Return the place of the job in its queue."""
+        return QueuePlace(self.job, self.state, self.cluster.queues, self.workload, self.spare_workload)
 
     @property
     def granted_nodes(self) -> int | None:
@@ -493,7 +400,7 @@ class JobSnapshot:
         """Return what each rank pod needs of its node."""
         seen = self.job.metadata.generation, self.workload.grants if self.workload is not None else ()
         if self.kept.demand is None or self.kept.demand[0] != seen:
-            self.kept.demand = seen, Demand.from_spec(self.job_in_queue.spec, self.layout)
+            self.kept.demand = seen, Demand.from_spec(self.queue.placed_job.spec, self.layout)
         return self.kept.demand[1]
 
     @property
@@ -514,7 +421,7 @@ class JobSnapshot:
             return allowed.told
         granted, wanted_nodes = self.granted_nodes, self.job.spec.num_nodes
         if granted is not None and granted < wanted_nodes:
-            told = f"queue {self.queue_name} has admitted {granted} of {wanted_nodes} rank pods"
+            told = f"queue {self.queue.queue_name} has admitted {granted} of {wanted_nodes} rank pods"
             return f"{told}; it admits more only when the job has been suspended or evicted"
         group = self.pod_group_of_role(names.ROLE_RANK)
         if group is None:

@@ -66,7 +66,7 @@ def want_kueue(snapshot: JobSnapshot, memo: KueueMemo) -> Wants:
     if (
         not snapshot.pods_are_known
         or not queues.is_namespace_read(job.metadata.namespace)
-        or not (snapshot.queue_name or known)
+        or not (snapshot.queue.queue_name or known)
     ):
         return Wants()
     memo.written = {one.name: memo.written[one.name] for one in known if one.name in memo.written}
@@ -75,20 +75,15 @@ def want_kueue(snapshot: JobSnapshot, memo: KueueMemo) -> Wants:
 
 
 def _changes_of_ranks(snapshot: JobSnapshot, memo: KueueMemo) -> Iterator[Change]:
-    workload, state = snapshot.workload, snapshot.state
+    workload, state, queue = snapshot.workload, snapshot.state, snapshot.queue
     has_ended = state.phase in ENDED
     if workload is None:
-        if (
-            snapshot.queue_name
-            and not has_ended
-            and not snapshot.job.spec.suspend
-            and snapshot.queue_priority is not None
-        ):
+        if queue.queue_name and not has_ended and not snapshot.job.spec.suspend and queue.priority is not None:
             yield _creation_of_workload(snapshot, _wanted_ranks(snapshot))
         return
     # Without its label a job goes on with the quota that it has: taken away in the middle of a training, the Workload
     # would leave pods that nobody counts.
-    is_left = not snapshot.queue_name and state.phase in UNSTARTED
+    is_left = not queue.queue_name and state.phase in UNSTARTED
     if not has_ended and (is_left or workload.has_true_condition(FINISHED)):
         yield _deletion_of_workload(workload)  # one that has ended stays so: a job that is started again asks anew
         return
@@ -104,24 +99,24 @@ def _changes_of_ranks(snapshot: JobSnapshot, memo: KueueMemo) -> Iterator[Change
     elif (
         workload.queue_turn is QueueTurn.ADMITTED
         and not workload.has_true_condition(PODS_READY)
-        and snapshot.all_pods_run
+        and _do_all_pods_run(snapshot)
     ):
         yield _patch_status(memo, workload, _ready_status(snapshot, workload))
-    priority, suspended = snapshot.queue_priority, snapshot.job.spec.suspend
-    if snapshot.queue_name and priority is not None:
+    priority, suspended = queue.priority, snapshot.job.spec.suspend
+    if queue.queue_name and priority is not None:
         anew = None if workload.has_quota else _wanted_ranks(snapshot)
         yield from _edit_of_workload(snapshot, workload, priority, anew, suspended=suspended)
 
 
 def _changes_of_spares(snapshot: JobSnapshot, memo: KueueMemo) -> Iterator[Change]:
     """Yield the changes of the spares' Workload: it is asked for once the job trains, and taken alone."""
-    workload, state = snapshot.spare_workload, snapshot.state
+    workload, state, queue = snapshot.spare_workload, snapshot.state, snapshot.queue
     spares = [pod for pod in snapshot.pods.pods.values() if pod.is_spare_pod and not pod.left_over]
     # No start waits for spares: their quota is asked for once the ranks have all of theirs.
-    wanted = snapshot.queue_name and snapshot.job.spec.scheduling.num_spare_nodes and state.phase not in WITHOUT_PODS
+    wanted = queue.queue_name and snapshot.job.spec.scheduling.num_spare_nodes and state.phase not in WITHOUT_PODS
     if workload is None:
-        trains = state.phase is JobPhase.RUNNING and snapshot.queue_turn is QueueTurn.ADMITTED
-        if wanted and trains and snapshot.queue_priority is not None:
+        trains = state.phase is JobPhase.RUNNING and queue.turn is QueueTurn.ADMITTED
+        if wanted and trains and queue.priority is not None:
             yield _creation_of_workload(snapshot, _wanted_spares(snapshot))
     elif not wanted or workload.has_true_condition(FINISHED) or _has_other_count(snapshot, workload):
         if not spares:  # with the Workload its quota is gone
@@ -129,7 +124,7 @@ def _changes_of_spares(snapshot: JobSnapshot, memo: KueueMemo) -> Iterator[Chang
     elif workload.owes_quota:
         if not spares:
             yield _patch_status(memo, workload, _returned_status(snapshot, workload))
-    elif (priority := snapshot.queue_priority) is not None:
+    elif (priority := queue.priority) is not None:
         anew = None if workload.has_quota else _wanted_spares(snapshot)
         yield from _edit_of_workload(snapshot, workload, priority_of_spares(priority), anew, suspended=False)
 
@@ -140,16 +135,35 @@ def _has_other_count(snapshot: JobSnapshot, workload: WorkloadView) -> bool:
     return granted is not None and granted.count != snapshot.job.spec.scheduling.num_spare_nodes
 
 
+def _do_all_pods_run(snapshot: JobSnapshot) -> bool:
+    """Return whether every pod of the attempt runs, its coordinator's among them."""
+    coordinator, serving, state = snapshot.coordinator_pod, snapshot.serving_pods, snapshot.state
+    return (
+        len(serving) >= snapshot.layout.num_nodes - len(state.released)
+        and coordinator is not None
+        and all(pod.phase == "Running" for pod in (*serving.values(), coordinator))
+    )
+
+
+def _least_nodes(snapshot: JobSnapshot) -> int:
+    """Return the fewest nodes with which the queue may admit the job; 0: only with all.
+
+    The first start has all of them, whatever the spec says of later ones.
+    """
+    sizes = snapshot.policy.sizes
+    return sizes.smallest if sizes is not None and snapshot.state.attempt else 0
+
+
 def _wanted_ranks(snapshot: JobSnapshot) -> Json:
-    assert snapshot.queue_priority is not None
+    assert snapshot.queue.priority is not None
     return build_workload(
-        snapshot.job, snapshot.settings, snapshot.queue_name, snapshot.queue_priority, snapshot.least_nodes
+        snapshot.job, snapshot.settings, snapshot.queue.queue_name, snapshot.queue.priority, _least_nodes(snapshot)
     )
 
 
 def _wanted_spares(snapshot: JobSnapshot) -> Json:
-    assert snapshot.queue_priority is not None
-    return build_spare_workload(snapshot.job, snapshot.settings, snapshot.queue_name, snapshot.queue_priority)
+    assert snapshot.queue.priority is not None
+    return build_spare_workload(snapshot.job, snapshot.settings, snapshot.queue.queue_name, snapshot.queue.priority)
 
 
 def _creation_of_workload(snapshot: JobSnapshot, body: Json) -> Create:
@@ -160,7 +174,7 @@ def _creation_of_workload(snapshot: JobSnapshot, body: Json) -> Create:
         name=metadata["name"],
         body=body,
         retry_seconds=RETRY_SECONDS,
-        done=f"Workload {metadata['name']} asks queue {snapshot.queue_name} for quota",
+        done=f"Workload {metadata['name']} asks queue {snapshot.queue.queue_name} for quota",
     )
 
 
@@ -197,8 +211,8 @@ def _edit_of_workload(
             spec["priorityClassRef"] = priority_reference(priority.name) if priority.name else None
     if anew is not None:
         digest = anew["metadata"]["annotations"][names.ANNOTATION_DIGEST]
-        if (workload.queue, workload.digest) != (snapshot.queue_name, digest):
-            spec |= {"queueName": snapshot.queue_name, "podSets": anew["spec"]["podSets"]}
+        if (workload.queue, workload.digest) != (snapshot.queue.queue_name, digest):
+            spec |= {"queueName": snapshot.queue.queue_name, "podSets": anew["spec"]["podSets"]}
             annotations[names.ANNOTATION_DIGEST] = digest
     # Kueue and admins deactivate Workloads, too: only what carries Hajob's own note is activated again.
     if suspended and workload.active and snapshot.state.phase in UNSTARTED:

@@ -54,7 +54,7 @@ def _changes_of_groups(snapshot: JobSnapshot) -> Iterator[Change]:
     for role in ROLES:
         members, group = wanted_members(snapshot, role), snapshot.pod_group_of_role(role)
         # A queue of Volcano counts what a group asks for: one that Kueue has not admitted yet holds nothing there.
-        if group is None and members and not snapshot.may_make_pods:
+        if group is None and members and not snapshot.queue.may_make_pods:
             continue
         if group is None and members:
             yield Create(

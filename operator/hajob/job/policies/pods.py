@@ -67,7 +67,7 @@ def want_pods(snapshot: JobSnapshot, memo: PodMemo, gang: GangMemo, boots: BootM
     ranks = tuple(one for one in todo.rank_pods if one.node_rank not in adoptions)
     held_back = snapshot.creation.why_nodes_refuse(snapshot.now) if ranks else None
     wanted: tuple[Placement | CoordinatorPlacement, ...] = (*(ranks if held_back is None else ()), *todo.coordinators)
-    missing = _creation_of_missing(snapshot, wanted if snapshot.may_make_pods else (), gang, boots)
+    missing = _creation_of_missing(snapshot, wanted if snapshot.queue.may_make_pods else (), gang, boots)
     _note_missing(snapshot, missing, held_back)
     hanging = (pod for pod in snapshot.pods.all_pods() if pod.deleting and is_node_away(pod, snapshot.nodes))
     return Wants(

@@ -57,7 +57,7 @@ def want_spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     """Want as many spares as the spec sets; those whose nodes rank pods take over make room for them."""
     if not snapshot.pods_are_known:
         return Wants()
-    wanted_number = snapshot.job.spec.scheduling.num_spare_nodes if snapshot.has_spare_quota else 0
+    wanted_number = snapshot.job.spec.scheduling.num_spare_nodes if snapshot.queue.has_spare_quota else 0
     pods, kept = snapshot.pods.pods, _kept_names(snapshot, wanted_number)
     numbers = _new_names(snapshot, wanted_number - len(kept))
     wanted = [*kept, *numbers]
@@ -133,7 +133,9 @@ def _spare_creations(snapshot: JobSnapshot, turn: SpareTurn, numbers: Mapping[st
             resource="pods",
             namespace=snapshot.job.metadata.namespace,
             name=name,
-            body=build_spare_pod(snapshot.job_of_spares, numbers[name], snapshot.settings, snapshot.nodes_not_to_hold),
+            body=build_spare_pod(
+                snapshot.queue.job_of_spares, numbers[name], snapshot.settings, snapshot.nodes_not_to_hold
+            ),
             retry_seconds=RETRY_SECONDS,
         )
 

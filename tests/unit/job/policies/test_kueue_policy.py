@@ -87,7 +87,7 @@ def test_a_suspended_job_asks_once_it_is_resumed() -> None:
 def test_a_missing_priority_class_is_waited_for() -> None:
     made = taken(state=NEW, labels={names.LABEL_QUEUE_PRIORITY: "urgent"})
     assert changes_of(made) == ()
-    assert "WorkloadPriorityClass urgent" in made.queue_wait
+    assert "WorkloadPriorityClass urgent" in made.queue.why_waiting
     made.cluster.queues.classes["urgent"] = QueuePriority("urgent", 1000)
     (creation,) = changes_of(made)
     assert isinstance(creation, Create)
@@ -105,7 +105,7 @@ def test_no_pod_of_a_start_is_made_before_admission() -> None:
 
 def test_what_trains_gets_its_replacements_while_kueue_is_silent() -> None:
     made = taken(state=replace(RUNNING, phase=JobPhase.GATHERING), pods=[COORDINATOR, *map(rank, range(3))])
-    assert made.may_make_pods
+    assert made.queue.may_make_pods
 
 
 def test_quota_is_kept_until_the_last_pod_is_gone() -> None:
@@ -249,7 +249,7 @@ def test_spares_are_taken_alone() -> None:
     ranks, spares = workload_of(job, READY), workload_of(job, EVICTED, spares=True)
     with_spare = taken(ranks, spares, spec=SPARES, pods=[SPARE])
     assert changes_of(with_spare) == ()
-    assert not with_spare.has_spare_quota
+    assert not with_spare.queue.has_spare_quota
     (patch,) = changes_of(taken(ranks, spares, spec=SPARES))
     assert isinstance(patch, Patch)
     assert patch.name == spares["metadata"]["name"]
@@ -308,8 +308,8 @@ def test_a_start_has_no_more_nodes_than_were_granted() -> None:
 def test_spares_say_what_their_queue_says() -> None:
     job = example_job("quickstart", **SPARES)
     made = taken(workload_of(job, READY), workload_of(job, WAITING, spares=True), spec=SPARES)
-    assert "insufficient unused quota" in made.spares_wait
-    assert taken(workload_of(job, READY), workload_of(job, READY, spares=True), spec=SPARES).spares_wait == ""
+    assert "insufficient unused quota" in made.queue.why_spares_wait
+    assert taken(workload_of(job, READY), workload_of(job, READY, spares=True), spec=SPARES).queue.why_spares_wait == ""
 
 
 def test_kueue_admits_before_volcano_has_a_group() -> None:
