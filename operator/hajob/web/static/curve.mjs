@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { html } from "./shared.mjs";
-import { number, say, timeOfDay, wordFor } from "./words.mjs";
+import { number, say, timeOfDay, two, wordFor } from "./words.mjs";
 
 const HEIGHT = 240;
 const FLAG = 14; // pixels
@@ -60,7 +60,6 @@ function options(box, told) {
 
 function clock(at, apart) {
   const date = new Date(at * 1000);
-  const two = (value) => String(value).padStart(2, "0");
   if (apart >= 86400) return `${two(date.getMonth() + 1)}-${two(date.getDate())}`;
   const minutes = `${two(date.getHours())}:${two(date.getMinutes())}`;
   return apart < 60 ? `${minutes}:${two(date.getSeconds())}` : minutes;

@@ -3,10 +3,9 @@
 // There may be thousands of cells. A card is drawn anew only when its own node has changed, and what the pointer does
 // changes classes of a few cells, without a drawing.
 
-import { Component } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { html } from "./shared.mjs";
+import { DrawnOnChange, html } from "./shared.mjs";
 import { say, wordFor } from "./words.mjs";
 
 const MANY = 256; // ranks; above it numbers in the cells would be too small to read
@@ -57,11 +56,7 @@ function partnersByRank(groups) {
   return found;
 }
 
-class Card extends Component {
-  shouldComponentUpdate(next) {
-    return next.mark !== this.props.mark;
-  }
-
+class Card extends DrawnOnChange {
   render({ seat, many, partners, chosen, onChoose }) {
     const does = seat.lost.length ? say("grid.lostOf", { ranks: seat.lost.join(", ") }) : wordFor("does", seat.does);
     const label = `${say("grid.node", { n: seat.nodeRank })} ${seat.node}, ${does}. ${say("grid.ask")}`;
@@ -89,11 +84,7 @@ const ranksOf = (seat) => [...Array(seat.number).keys()].map((at) => seat.first 
 
 // Of thousands of cells only those that are lost have a colour of their own; the others have their card's, so that a
 // training that stops changes hundreds of elements and not thousands.
-class ManyCells extends Component {
-  shouldComponentUpdate(next) {
-    return next.mark !== this.props.mark;
-  }
-
+class ManyCells extends DrawnOnChange {
   render({ seat }) {
     return html`<span class="cells">${ranksOf(seat).map((rank) => html`<i class="cell ${seat.lost.includes(rank) ? "lost" : ""}" data-rank=${rank}></i>`)}</span>`;
   }

@@ -6,7 +6,7 @@ import { Curve } from "./curve.mjs";
 import { Grid, Legend } from "./grid.mjs";
 import { Incidents } from "./incidents.mjs";
 import { Goodput } from "./jobs.mjs";
-import { Age, Reservations, State, html, pace, useAnswer, useStream } from "./shared.mjs";
+import { Age, Reservations, State, html, pace, toneOf, useAnswer, useStream } from "./shared.mjs";
 import { duration, number, say, wordFor } from "./words.mjs";
 
 /** The page of a job. */
@@ -61,7 +61,7 @@ function Head({ data }) {
     <header class="job">
       <h1>${job.name} <${State} word=${job.state} reason=${job.reason} /></h1>
       <p class="soft">${[nodes, ...sizes, say("head.data", { size: job.size || "?" })].join(" · ")} · <${Age} since=${job.created} words="age.old" /></p>
-      ${job.message && html`<p class="notice ${job.healthy ? "busy" : toneOfTrouble(job.state)}"><span class="message">${job.message}</span></p>`}
+      ${job.message && html`<p class="notice ${toneOf(job.state) === "bad" ? "bad" : "busy"}"><span class="message">${job.message}</span></p>`}
       <dl class="facts">
         <${Fact} name=${say("jobs.step")} value=${job.step === null ? "–" : number(job.step)} note=${job.observed && html`<${Age} since=${job.observed} words="age.seen" />`} />
         <${Fact} name=${say("jobs.pace")} value=${pace(job)} note=${job.stepMilliseconds && say("head.aStep", { time: duration(job.stepMilliseconds) })} />
@@ -72,8 +72,6 @@ function Head({ data }) {
       </dl>
     </header>`;
 }
-
-const toneOfTrouble = (state) => (["Failed", "Refused"].includes(state) ? "bad" : "busy");
 
 function Fact({ name, value, note = "" }) {
   return html`<div><dt>${name}</dt><dd>${value}</dd><small>${note}</small></div>`;

@@ -1,10 +1,9 @@
 // The list of jobs, those in trouble first.
 
-import { Component } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { Age, Reservations, State, addressOfJob, html, pace, useStream } from "./shared.mjs";
-import { number, say, wordFor } from "./words.mjs";
+import { Age, DrawnOnChange, Reservations, State, addressOfJob, html, pace, useStream } from "./shared.mjs";
+import { number, say } from "./words.mjs";
 
 /** All jobs, a line each. */
 export function Jobs() {
@@ -51,37 +50,29 @@ function Counts({ jobs }) {
 }
 
 // A row is drawn anew only when its own job has changed.
-class Row extends Component {
-  shouldComponentUpdate(next) {
-    return next.mark !== this.props.mark;
-  }
-
+class Row extends DrawnOnChange {
   render({ job }) {
-    return row(job);
+    const address = addressOfJob(job);
+    const open = (event) => {
+      // A link in the row does it itself, and text that is being marked must stay marked.
+      if (!event.target.closest("a") && !String(getSelection())) location.hash = address;
+    };
+    const { incidents } = job;
+    return html`
+      <tr class="row ${job.healthy ? "" : "trouble"}" onClick=${open}>
+        <td class="name"><a class="focus" href=${address}><small>${job.namespace}/</small>${job.name}</a></td>
+        <td><${State} word=${job.state} reason=${job.reason} /></td>
+        <td class="right">${job.step === null ? "–" : number(job.step)}</td>
+        <td class="right">${pace(job)}</td>
+        <td><${Goodput} told=${job.goodput} /></td>
+        <td>${job.protected ? html`<${State} kind="protected" word=${job.protected} />` : "–"}</td>
+        <td>${job.spares || "–"}</td>
+        <td>${say("jobs.incidentsOf", { n: `${number(incidents.number)}${incidents.more ? "+" : ""}` })}
+          ${incidents.lostSteps > 0 && html` <small>${say("jobs.lostSteps", { n: number(incidents.lostSteps) })}</small>`}</td>
+        <td class="why">${job.healthy && job.protected !== "None" && job.protected !== "Partial" ? "" : firstLine(job.message)}
+          ${!job.healthy && html` <small><${Age} since=${job.created} words="age.old" /></small>`}</td>
+      </tr>`;
   }
-}
-
-function row(job) {
-  const address = addressOfJob(job);
-  const open = (event) => {
-    // A link in the row does it itself, and text that is being marked must stay marked.
-    if (!event.target.closest("a") && !String(getSelection())) location.hash = address;
-  };
-  const { incidents } = job;
-  return html`
-    <tr class="row ${job.healthy ? "" : "trouble"}" onClick=${open}>
-      <td class="name"><a class="focus" href=${address}><small>${job.namespace}/</small>${job.name}</a></td>
-      <td><${State} word=${job.state} reason=${job.reason} /></td>
-      <td class="right">${job.step === null ? "–" : number(job.step)}</td>
-      <td class="right">${pace(job)}</td>
-      <td><${Goodput} told=${job.goodput} /></td>
-      <td>${job.protected ? html`<${State} kind="protected" word=${job.protected} />` : "–"}</td>
-      <td>${job.spares || "–"}</td>
-      <td>${say("jobs.incidentsOf", { n: `${number(incidents.number)}${incidents.more ? "+" : ""}` })}
-        ${incidents.lostSteps > 0 && html` <small>${say("jobs.lostSteps", { n: number(incidents.lostSteps) })}</small>`}</td>
-      <td class="why">${job.healthy && job.protected !== "None" && job.protected !== "Partial" ? "" : firstLine(job.message)}
-        ${!job.healthy && html` <small><${Age} since=${job.created} words="age.old" /></small>`}</td>
-    </tr>`;
 }
 
 const firstLine = (words) => words.split("\n", 1)[0];
@@ -95,6 +86,3 @@ export function Goodput({ told, short = false }) {
     ${told.percent.toFixed(1)}%${!told.ofDay && !short && html`<small>${say("goodput.startShort")}</small>`}
   </span>`;
 }
-
-/** Return the sentence about a protection. */
-export const protectionInWords = (word) => (word ? wordFor("protected", word) : say("protected.unknown"));

@@ -2,7 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 
-import { Reservations, State, html, useStream } from "./shared.mjs";
+import { Reservations, State, addressOfJob, html, useStream } from "./shared.mjs";
 import { number, say } from "./words.mjs";
 
 /** All nodes, a line each. */
@@ -43,8 +43,7 @@ function Row({ node }) {
 function Owner({ owner }) {
   const [namespace, name] = owner.split("/");
   const isJob = name && !owner.startsWith("pod ");
-  const address = `#/jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name || "")}`;
-  return isJob ? html`<a class="owner" href=${address}>${owner}</a>` : html`<span class="owner">${owner}</span>`;
+  return isJob ? html`<a class="owner" href=${addressOfJob({ namespace, name })}>${owner}</a>` : html`<span class="owner">${owner}</span>`;
 }
 
 function Chips({ node }) {

@@ -1,6 +1,6 @@
 // What several views use: the template, a stream of one view, ages that count by themselves, small parts.
 
-import { h } from "preact";
+import { Component, h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import htm from "htm";
 
@@ -48,21 +48,22 @@ export function useAnswer(path) {
 const watchers = new Set();
 setInterval(() => watchers.forEach((tick) => tick(Date.now())), 1000);
 
-/** Return the time, drawn anew every second. */
-export function useSeconds() {
+/** How long ago something was, drawn anew every second. */
+export function Age({ since, words = "age.ago" }) {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     watchers.add(setNow);
     return () => watchers.delete(setNow);
   }, []);
-  return now;
-}
-
-/** How long ago something was. */
-export function Age({ since, words = "age.ago" }) {
-  const now = useSeconds();
   const at = Date.parse(since);
   return Number.isNaN(at) ? "" : html`<span title=${new Date(at).toLocaleString()}>${say(words, { age: duration(now - at) })}</span>`;
+}
+
+/** A part of many alike: it is drawn anew only when its `mark` has changed, which names everything that it shows. */
+export class DrawnOnChange extends Component {
+  shouldComponentUpdate(next) {
+    return next.mark !== this.props.mark;
+  }
 }
 
 const TONES = {

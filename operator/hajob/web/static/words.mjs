@@ -54,7 +54,8 @@ export function duration(milliseconds) {
   return days < 7 && hours % 24 ? `${unit("days", days)} ${unit("hours", hours % 24)}` : unit("days", days);
 }
 
-const two = (value) => String(value).padStart(2, "0");
+/** Return a number with two digits at least. */
+export const two = (value) => String(value).padStart(2, "0");
 
 /** Return a time as the reader's clock shows it, with its date where it was not today. */
 export function timeOfDay(milliseconds) {
