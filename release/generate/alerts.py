@@ -50,9 +50,10 @@ def by_job(metric: str) -> str:
 
 
 RUNS: Final = 'hajob_job_condition{type="Running",status="True"}'
-_ASKED_FOR: Final = 'bucket!~"Suspended|Paused|Scheduling|WaitingForCapacity"'
+ON_NODES: Final = 'bucket!~"Suspended|Paused|Scheduling|WaitingForCapacity"'
+"""Time in which a job has nodes and shall train; what it should have trained."""
 _TRAINED: Final = 'sum by (namespace, job) (increase(hajob_job_goodput_seconds_total{bucket="Training"}[6h]))'
-_SPENT: Final = f"sum by (namespace, job) (increase(hajob_job_goodput_seconds_total{{{_ASKED_FOR}}}[6h]))"
+_SPENT: Final = f"sum by (namespace, job) (increase(hajob_job_goodput_seconds_total{{{ON_NODES}}}[6h]))"
 _READY, _DESIRED = (f'hajob_job_spare_nodes{{kind="{kind}"}}' for kind in ("ready", "desired"))
 _JOB: Final = "{{ $labels.namespace }}/{{ $labels.job }}"
 

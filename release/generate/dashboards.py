@@ -17,7 +17,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from release.generate.alerts import by_job
+from release.generate.alerts import ON_NODES, by_job
 from release.generate.files import write_or_check
 
 DIRECTORY: Final = "charts/hajob/files/dashboards"
@@ -57,9 +57,8 @@ class Row(NamedTuple):
 def _share_of_training(selector: str, window: str) -> str:
     """Return the share of the time on nodes that went into training."""
     seconds = "hajob_job_goodput_seconds_total"
-    asked_for = f'{selector}bucket!~"Suspended|Paused|Scheduling|WaitingForCapacity"'
     trained = f'sum(rate({seconds}{{{selector}bucket="Training"}}[{window}]))'
-    return f"{trained} / sum(rate({seconds}{{{asked_for}}}[{window}]))"
+    return f"{trained} / sum(rate({seconds}{{{selector}{ON_NODES}}}[{window}]))"
 
 
 def _quantile(share: float, histogram: str, window: str, label: str = "") -> str:
@@ -67,7 +66,6 @@ def _quantile(share: float, histogram: str, window: str, label: str = "") -> str
     return f"histogram_quantile({share}, sum by ({labels}) (increase({histogram}_bucket[{window}])))"
 
 
-_FREE_OF_CHIPS: Final = "max by (state) (hajob_nodes)"
 _NOT_TRAINING: Final = 'hajob_job_goodput_seconds_total{bucket!~"Training|Suspended|Scheduling|WaitingForCapacity"}'
 
 _IDLE_HOURS: Final = f"sum by (namespace, job) (increase({_NOT_TRAINING}[1d])) / 3600"
@@ -176,7 +174,12 @@ FLEET: Final = (
     Row(
         "Nodes",
         (
-            Plot("Nodes by state", "Nodes with chips.", ((_FREE_OF_CHIPS, "{{state}}"),), shape="stack"),
+            Plot(
+                "Nodes by state",
+                "Nodes with chips.",
+                (("max by (state) (hajob_nodes)", "{{state}}"),),
+                shape="stack",
+            ),
             Plot(
                 "Chips by state",
                 "Chips of these nodes.",
@@ -407,9 +410,8 @@ JOB: Final = (
 
 def panel_of_plot(plot: Plot) -> _PANEL:
     """Return the panel of a plot, without its place."""
-    is_table = plot.shape == "table"
     panel: _PANEL
-    if is_table:
+    if plot.shape == "table":
         panel = table.Panel()
     elif plot.shape == "number":
         panel = stat.Panel()
@@ -428,7 +430,7 @@ def panel_of_plot(plot: Plot) -> _PANEL:
 
 def _legend_below() -> common_builders.VizLegendOptions:
     legend = common_builders.VizLegendOptions()
-    return legend.show_legend(True).placement(common.LegendPlacement.BOTTOM)  # the library's own
+    return legend.show_legend(True).placement(common.LegendPlacement.BOTTOM)
 
 
 def _query_of_plot(plot: Plot, number: int, expression: str, legend: str) -> prometheus.Dataquery:
