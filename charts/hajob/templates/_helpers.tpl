@@ -43,10 +43,10 @@ subjects:
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}
 # list: why a pod does not start, where its status does not say it
 - {apiGroups: [""], resources: [events], verbs: [create, list]}
-{{- if (.Values.volcano | default dict).enabled }}
+{{- if (.Values.volcano).enabled }}
 - {apiGroups: [scheduling.volcano.sh], resources: [podgroups], verbs: [create, patch, delete]}
 {{- end }}
-{{- if (.Values.kueue | default dict).enabled }}
+{{- if (.Values.kueue).enabled }}
 - {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list, watch, create, patch, delete]}
 - {apiGroups: [kueue.x-k8s.io], resources: [workloads/status], verbs: [patch]}
 {{- end }}
