@@ -74,7 +74,7 @@ def cloud_event(news: IncidentNews, cluster: str) -> Json:
         "source": f"/{cluster}/{where}" if cluster else f"/{where}",
         "type": EVENT_TYPES[news.ended],
         "subject": f"{news.job.namespace}/{news.job.name}",
-        "time": format_time(time.astimezone(UTC).replace(microsecond=0)),
+        "time": _time_in_words(time),
         "datacontenttype": "application/json",
         "data": _data_of_event(news, cluster),
     }
@@ -112,7 +112,7 @@ def _outage_seconds(entry: IncidentEntry) -> float:
 
 def words_of_news(news: IncidentNews, cluster: str) -> Mapping[str, str]:
     """Return the words that a text for a robot may have, by the names of `WORDS`."""
-    entry, data = news.entry, _data_of_event(news, cluster)
+    entry = news.entry
     state = str(entry.outcome) if news.ended else "Begun"
     job = f"{news.job.namespace}/{news.job.name}"
     return {
@@ -126,7 +126,7 @@ def words_of_news(news: IncidentNews, cluster: str) -> Mapping[str, str]:
         "step": "" if entry.step is None else str(entry.step),
         "outage": f"{_outage_seconds(entry):.1f} s" if news.ended else "",
         "nodes": ", ".join((*entry.from_nodes, *entry.to_nodes)),
-        "time": str(data.get("endTime", data["startTime"])),
+        "time": _time_in_words(entry.end_time or entry.start_time),
         "title": f"Hajob: {job} {state}",
     }
 
