@@ -94,8 +94,9 @@ def diagnose_and_print(
     """
     job = find_job(objects, arguments.namespace, arguments.job) if arguments.job else None
     gatherer = Gatherer(objects, now_ms)
-    gathered = gatherer.gather_everything(arguments.operator_namespace, arguments.fault_namespaces.split(","))
-    schedulers = gatherer.gather_schedulers(arguments.operator_namespace, arguments.fault_namespaces.split(","))
+    fault_namespaces = arguments.fault_namespaces.split(",")
+    gathered = gatherer.gather_everything(arguments.operator_namespace, fault_namespaces)
+    schedulers = gatherer.gather_schedulers(arguments.operator_namespace, fault_namespaces)
     kueue = gatherer.gather_kueue()
     nodes = [raw for raw in gathered.objects if raw.get("kind") == "Node"]
     if job is not None:
@@ -171,7 +172,12 @@ class Gatherer:
                 f"list daemonsets in {namespace}",
                 lambda listed=listed: found.daemon_sets.extend(listed()),  # type: ignore[misc]
             )
-        self._try_to_look(Look.SCHEDULERS, "list queues of Volcano", lambda: self._read_queues(found))
+        queues = f"/apis/{names.VOLCANO_API_VERSION}/{names.VOLCANO_QUEUES}"
+        self._try_to_look(
+            Look.SCHEDULERS,
+            "list queues of Volcano",
+            lambda: setattr(found, "queues", _items_where_served(objects, queues)),
+        )
         path = f"{_APPS}/{operator_namespace}/deployments/{_OPERATOR}"
         self._try_to_look(
             Look.SCHEDULERS,
@@ -180,19 +186,14 @@ class Gatherer:
         )
         return found
 
-    def _read_queues(self, found: Schedulers) -> None:
-        answer = self._objects.find_object(f"/apis/{names.VOLCANO_API_VERSION}/{names.VOLCANO_QUEUES}")
-        found.queues = list(answer.get("items") or []) if answer is not None else None
-
     def gather_kueue(self) -> KueueObjects:
         """Collect Kueue's queues, flavors and configuration, where the cluster has Kueue."""
         found, objects, group = KueueObjects(), self._objects, f"/apis/{names.KUEUE_API_VERSION}"
-
-        def read_local_queues() -> None:
-            answer = objects.find_object(f"{group}/localqueues")
-            found.local_queues = list(answer.get("items") or []) if answer is not None else None
-
-        self._try_to_look(Look.SCHEDULERS, "list localqueues", read_local_queues)
+        self._try_to_look(
+            Look.SCHEDULERS,
+            "list localqueues",
+            lambda: setattr(found, "local_queues", _items_where_served(objects, f"{group}/localqueues")),
+        )
         if found.local_queues is None:
             return found
         queues = partial(_list_of_items, objects, f"{group}/clusterqueues")
@@ -285,6 +286,12 @@ def _report_on_this_machine(pod: Json | None, port: int) -> Json | None:
     finally:
         connection.close()
     return found
+
+
+def _items_where_served(objects: ReadObjects, path: str) -> list[Json] | None:
+    """Return the objects of a list; None where the cluster does not have this kind."""
+    found = objects.find_object(path)
+    return None if found is None else list(found.get("items") or [])
 
 
 def _list_of_items(objects: ReadObjects, path: str, selector: str = "") -> Iterator[Json]:
