@@ -19,6 +19,11 @@ log = logging.getLogger(__name__)
 
 Message = Dict[str, Any]
 SOCKET_NAME = "controller.sock"
+VERSION = 1
+RESULT = "report_result"
+"""MindIO's callback that ends an incident, with code 0: it is at rest again."""
+# An incident leaves some ten entries, so this holds dozens since MindIO last was at rest. A refused call is not kept.
+LOG_LIMIT = 512
 PACKAGE, ADDRESS, PORT, LOST, HUNG, OTHER = "package", "address", "port", "lost", "hung", "other"
 """Kinds of a problem in the host's state (docs/protocols/sidecar.md, "The controller host")."""
 UNHEARD = "unheard"
@@ -33,6 +38,21 @@ def now_nanoseconds() -> int:
 def encode_message(message: Message) -> bytes:
     """Return the message as one line, newline included."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def state_without_controller(attempt: int) -> Message:
+    """Return the host's state where no controller was started."""
+    state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
+    return dict(state, world_size=0, instance="", takes_over=False, unfilled=False)
+
+
+def log_message(log: List[Message], message: Message) -> None:
+    """Log since MindIO last was at rest; a success report restarts the log, with the order that has ended."""
+    if message.get("event") == RESULT and message["arguments"][0] == 0:
+        message["order"] = max([entry.get("order") or 0 for entry in log], default=0)
+        log.clear()
+    log.append(message)
+    del log[:-LOG_LIMIT]
 
 
 class LineBuffer:

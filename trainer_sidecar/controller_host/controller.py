@@ -22,14 +22,12 @@ from trainer_sidecar import mindio_tls
 from trainer_sidecar.controller_host.after_continue import AGAIN_SECONDS, AfterContinue
 from trainer_sidecar.controller_host.part import Part
 from trainer_sidecar.controller_host.problems import StartError, check_address, load_controller_module
-from trainer_sidecar.controller_protocol import OTHER, Message
+from trainer_sidecar.controller_protocol import OTHER, RESULT, Message
 
 PING = "ping"
 """The host's own call: its answer shows that this process lives and that no call hangs. MindIO is not asked."""
-CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
-
-
-FAULT_RANKS, STOP_COMPLETE, RESULT = CALLBACKS[0], CALLBACKS[1], CALLBACKS[3]
+CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", RESULT)
+FAULT_RANKS, STOP_COMPLETE = CALLBACKS[0], CALLBACKS[1]
 SERIALS_OF_A_PAUSE = 3
 PAUSE_SECONDS = 30
 """After so long MindIO ends a pause of the winding by itself, and the controller with it. A pause takes milliseconds;

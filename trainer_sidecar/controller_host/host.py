@@ -19,14 +19,21 @@ from typing import List, Optional, Tuple
 
 from trainer_sidecar import controller_protocol, prctl, signals
 from trainer_sidecar.controller_host import entry, process_group
-from trainer_sidecar.controller_host.controller import CALLBACKS, PING
+from trainer_sidecar.controller_host.controller import PING
 from trainer_sidecar.controller_host.part import CONTROLLER, STORE
 from trainer_sidecar.controller_host.problems import HUNG_TEXT
-from trainer_sidecar.controller_protocol import HUNG, LOST, SOCKET_NAME, LineBuffer, Message, encode_message
+from trainer_sidecar.controller_protocol import (
+    HUNG,
+    LOST,
+    SOCKET_NAME,
+    VERSION,
+    LineBuffer,
+    Message,
+    encode_message,
+    log_message,
+    state_without_controller,
+)
 
-VERSION = 1
-# An incident leaves some ten entries, so this holds dozens since MindIO last was at rest. A refused call is not kept.
-LOG_LIMIT = 512
 # A coordinator that leaves this much unread is not reading; it is dropped and gets the whole state when it dials again.
 BACKLOG_BYTES = 1 << 20
 # A controller that hangs costs nothing until a rank dies, so asking it seldom is enough.
@@ -73,7 +80,7 @@ class Host:
         self._store_of: Tuple[object, ...] = ()  # attempt and place of the store that runs
         self._log: List[Message] = []
         self._done = False
-        self._state: Message = _state_without_controller(0)
+        self._state: Message = state_without_controller(0)
 
     def serve_until_end(self) -> None:
         """Serve until the coordinator says `end`, or SIGTERM."""
@@ -183,7 +190,7 @@ class Host:
             self._send_to_client({"answer": message.get("id"), "code": -1, "exception": "no controller was started"})
         else:
             copied = {name: message.get(name) for name in ("id", "order")}
-            self._log_message({"called": call, "arguments": message.get("arguments", {}), **copied})
+            log_message(self._log, {"called": call, "arguments": message.get("arguments", {}), **copied})
             self._write_child(self._child, message)
 
     # -- the controller -------------------------------------------------------------------------------------------
@@ -318,7 +325,7 @@ class Host:
         if message.get("code", 0) != 0:
             self._forget_call(message)
         else:
-            self._log_message(message)
+            log_message(self._log, message)
         message["attempt"] = self._state["attempt"]
         self._send_to_client(message)
 
@@ -352,7 +359,7 @@ class Host:
     def _forget_controller(self, attempt: int) -> None:
         """Forget the controller; the store stays as it was."""
         self._state = dict(
-            _state_without_controller(attempt), store=self._state["store"], unfilled=self._state["unfilled"]
+            state_without_controller(attempt), store=self._state["store"], unfilled=self._state["unfilled"]
         )
 
     def _end_store(self) -> None:
@@ -362,14 +369,6 @@ class Host:
         self._state["store"] = "none"
 
     # -- what is remembered ---------------------------------------------------------------------------------------
-
-    def _log_message(self, message: Message) -> None:
-        """Log since MindIO last was at rest; a success report restarts the log, with the order that has ended."""
-        if message.get("event") == CALLBACKS[3] and message["arguments"][0] == 0:
-            message["order"] = max([entry.get("order") or 0 for entry in self._log], default=0)
-            self._log = []
-        self._log.append(message)
-        del self._log[:-LOG_LIMIT]
 
     def _forget_call(self, answer: Message) -> None:
         """Drop a refused call: it changes nothing, and repeated ones would push out the start of the incident."""
@@ -381,8 +380,3 @@ class Host:
 
     def _send_state(self) -> None:
         self._send_to_client({"event": "state", "state": self._state})
-
-
-def _state_without_controller(attempt: int) -> Message:
-    state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
-    return dict(state, world_size=0, instance="", takes_over=False, unfilled=False)

@@ -18,7 +18,6 @@ from trainer_sidecar.agent.taskd.signals import Call, Signal
 from trainer_sidecar.agent.taskd.table import SignalStream
 
 Message = dict[str, Any]
-RESULT = "report_result"
 ISOLATED = 201
 FAULT_FOUND = "2"
 """TaskD's code of a stress test that found its chip faulty."""
@@ -26,7 +25,6 @@ AWAY_SECONDS = 5.0
 """A manager that lives subscribes again within 1.1 s over the same connection; this pod's loopback loses none."""
 AFTER_RESTART_SECONDS = 150.0
 """After the agent itself was away, the manager's gRPC waits up to 120 s until it dials again."""
-LOG_LIMIT = 512
 SETTLED_SECONDS = 0.5
 """From a signal to MindIO's call it takes up to 0.3 s. What only follows from the call waits: second processes, which
 MindIO takes for intruders before a hot switch was announced, are let in when the announcement is answered."""
@@ -38,16 +36,11 @@ LOST_TEXT = "the TaskD manager of node rank 0 is gone, and MindIO's controller w
 ANOTHER_TEXT = "another TaskD manager has come: it knows none of the agents, and MindIO's controller is a new one"
 
 
-def _state_of_no_controller() -> Message:
-    state = {"attempt": 0, "controller": "none", "store": "none", "problem": "", "kind": ""}
-    return dict(state, world_size=0, instance="", takes_over=False, unfilled=False)
-
-
 @dataclass
 class Kept:
     """State that outlives the agent's process."""
 
-    state: Message = field(default_factory=_state_of_no_controller)
+    state: Message = field(default_factory=lambda: controller_protocol.state_without_controller(0))
     log: list[Message] = field(default_factory=list)
     done: list[str] = field(default_factory=list)  # names of the newest calls: a repeated one is answered, not sent
     work: Message = field(default_factory=dict)  # of the newest pause, that TaskD was asked to do
@@ -85,7 +78,8 @@ class Bridge:
 
     def greet_coordinator(self, at: int) -> None:
         """Say how the controller is, and all that was said since MindIO last was at rest; `at`: by this clock."""
-        self._tell({"event": "hello", "version": 1, "now": at, "state": self.kept.state, "log": self.kept.log})
+        hello = {"event": "hello", "version": controller_protocol.VERSION, "now": at}
+        self._tell({**hello, "state": self.kept.state, "log": self.kept.log})
 
     def apply_call(self, message: Mapping[str, Any], at: int) -> None:
         """Take a line of the coordinator's. `at`: nanoseconds of the clock that all processes of a pod share."""
@@ -93,7 +87,7 @@ class Bridge:
         if name in ("start", "store"):
             self._begin_attempt(message)
         elif name == "end":
-            self.kept.state = _state_of_no_controller()
+            self.kept.state = controller_protocol.state_without_controller(0)
             self._tell_controller_state()
         elif name == "work":
             self._ask_for_work(message["arguments"]["work"])
@@ -147,8 +141,9 @@ class Bridge:
                 self._tell({"answer": number, "call": name, "code": -1, "exception": str(problem), "t": at})
                 return
             copied = {key: message.get(key) for key in ("id", "order")}
-            self.kept.log.append({"called": name, "arguments": dict(call.arguments), **copied})
-            self.kept.done = [*self.kept.done[-LOG_LIMIT:], number]
+            called = {"called": name, "arguments": dict(call.arguments), **copied}
+            controller_protocol.log_message(self.kept.log, called)
+            self.kept.done = [*self.kept.done[-controller_protocol.LOG_LIMIT :], number]
         answer: Message = {"answer": number, "call": name, "code": 0, "t": at}
         if name == "prepare_action":
             due = at / SECOND + (self.stream.backlog_seconds + SETTLED_SECONDS)
@@ -227,7 +222,7 @@ class Bridge:
         ranks = [[int(rank), 1] for rank in message.ranks if rank.isdecimal()]
         if status.code == ISOLATED:
             self.stream.queue_signals_of_call(Call("isolated"))
-        self._tell_callback(RESULT, [status.code, status.info, ranks, message.strategy], at)
+        self._tell_callback(controller_protocol.RESULT, [status.code, status.info, ranks, message.strategy], at)
 
     def report_switched_rails(self, message: pb.RailResult, _at: int) -> None:
         """Take ReplySwitchNicResult, which is about all ranks together."""
@@ -251,10 +246,7 @@ class Bridge:
 
     def _tell_callback(self, name: str, arguments: list[Any], at: int) -> None:
         message: Message = {"event": name, "arguments": arguments, "t": at}
-        if name == RESULT and arguments[0] == 0:
-            message["order"] = max((entry.get("order") or 0 for entry in self.kept.log), default=0)
-            self.kept.log = []
-        self.kept.log = [*self.kept.log[-LOG_LIMIT:], message]
+        controller_protocol.log_message(self.kept.log, message)
         self._tell({**message, "attempt": self.kept.state["attempt"]})
 
     def take_due_signals(self, now: float) -> Iterable[Signal]:
