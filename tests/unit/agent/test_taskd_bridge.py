@@ -27,7 +27,8 @@ class Rig:
         return self.bridge.kept.state
 
     def signals(self, now: float) -> list[str]:
-        return [signal.kind for signal in self.bridge.take_due_signals(now)]
+        signal = self.bridge.stream.take_due_signal(now)
+        return [] if signal is None else [signal.kind]
 
 
 def test_the_controller_serves_and_its_manager_is_awaited() -> None:

@@ -18,6 +18,7 @@ from e2e.taskd.plugins import Signal
 from tests.rigs.agent_node import pod_settings
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.taskd.server import TaskdServer
+from trainer_sidecar.agent.taskd.table import Hold
 
 SECONDS = 20.0
 STOP = {"id": "c-1", "call": "stop_train", "order": 2, "arguments": {"ranks": [[3, 1]]}}
@@ -109,3 +110,4 @@ async def test_a_manager_hears_and_is_heard(tmp_path: Path, monkeypatch: pytest.
         "report_stop_complete",
     ]
     assert hello["state"]["controller"] == "serving"
+    assert again.server.bridge.stream.memory.hold is Hold.STOPPED

@@ -14,8 +14,8 @@ from typing import Any
 from hajob.protocol import taskd_pb2 as pb
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.taskd.signals import Call, Signal
-from trainer_sidecar.agent.taskd.table import SignalStream
+from trainer_sidecar.agent.taskd.signals import Call
+from trainer_sidecar.agent.taskd.table import SignalStream, StreamMemory
 
 Message = dict[str, Any]
 ISOLATED = 201
@@ -45,8 +45,7 @@ class Kept:
     done: list[str] = field(default_factory=list)  # names of the newest calls: a repeated one is answered, not sent
     work: Message = field(default_factory=dict)  # of the newest pause, that TaskD was asked to do
     result: Message = field(default_factory=dict)  # what it said of it
-    hold: str = ""
-    switched: str = ""
+    memory: StreamMemory = field(default_factory=StreamMemory)
 
 
 class Bridge:
@@ -248,11 +247,6 @@ class Bridge:
         message: Message = {"event": name, "arguments": arguments, "t": at}
         controller_protocol.log_message(self.kept.log, message)
         self._tell({**message, "attempt": self.kept.state["attempt"]})
-
-    def take_due_signals(self, now: float) -> Iterable[Signal]:
-        """Return the signals that are due now; there is at most one."""
-        signal = self.stream.take_due_signal(now)
-        return () if signal is None else (signal,)
 
 
 def _pairs_of_rank_and_kind(ranks: Iterable[pb.FaultyRank]) -> list[list[int]]:

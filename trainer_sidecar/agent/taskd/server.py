@@ -25,7 +25,7 @@ from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.taskd.bridge import Bridge, Kept
 from trainer_sidecar.agent.taskd.signals import KEEP_ALIVE, Signal
-from trainer_sidecar.agent.taskd.table import Hold, SignalStream
+from trainer_sidecar.agent.taskd.table import Hold, SignalStream, StreamMemory
 
 PORT = 8899
 """A constant of TaskD's; only the address can be chosen."""
@@ -45,10 +45,11 @@ def read_kept_file(directory: Path) -> Kept:
     """Return what an agent before this one has kept; a file that cannot be read counts as none."""
     try:
         found = json.loads((directory / KEPT_FILE).read_text())
-        return Kept(**found)
+        memory = found["memory"]
+        return Kept(**{**found, "memory": StreamMemory(Hold(memory["hold"]), memory["switched"])})
     except FileNotFoundError:
         return Kept()
-    except (OSError, ValueError, TypeError):
+    except (OSError, LookupError, ValueError, TypeError):
         log.exception("what was said with TaskD before is not known: %s", KEPT_FILE)
         return Kept()
 
@@ -73,9 +74,7 @@ class TaskdServer:
         self._wake_report = wake_report
         self._report_taken_port = report_taken_port
         kept = read_kept_file(settings.directory)
-        self._stream = SignalStream(settings.ranks_per_node)
-        if kept.hold:
-            self._stream.memory.hold, self._stream.memory.switched = Hold(kept.hold), kept.switched
+        self._stream = SignalStream(settings.ranks_per_node, kept.memory)
         self.bridge = Bridge(self._stream, address, self._add_line_for_coordinator, kept)
         self._lines: list[str] = []
         self._signals: asyncio.Queue[Signal] | None = None  # of the manager that hears
@@ -107,11 +106,9 @@ class TaskdServer:
         self._wake_report()
 
     def _save_what_is_kept(self) -> None:
-        kept, memory = self.bridge.kept, self._stream.memory
-        kept.hold, kept.switched = memory.hold.value, memory.switched
         newer = self._file.with_suffix(".new")
         try:
-            newer.write_text(json.dumps(dataclasses.asdict(kept)))
+            newer.write_text(json.dumps(dataclasses.asdict(self.bridge.kept)))
             newer.replace(self._file)
         except OSError:
             log.exception("what was said with TaskD is not kept, a restart of this agent would forget it")
@@ -127,7 +124,8 @@ class TaskdServer:
             while True:
                 self._news.clear()
                 if self._signals is not None:
-                    for signal in self.bridge.take_due_signals(self._now_in_seconds()):
+                    signal = self._stream.take_due_signal(self._now_in_seconds())
+                    if signal is not None:
                         log.info("to TaskD: %s", signal)
                         self._signals.put_nowait(signal)
                 self.bridge.check_manager(self._now_in_seconds())
