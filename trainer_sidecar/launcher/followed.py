@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List
 
 from trainer_sidecar import prctl
 
-from . import foreign_launchers
+from . import foreign_launchers, process
 from .loop import Loop
 from .protocol import ProcessName, boottime_nanoseconds
 
@@ -144,8 +144,7 @@ class FollowedRanks:
 
 def signal_process(pid: int, number: int) -> None:
     """Send a signal to a worker and, to end it for good, to all below it; torchrun's group is not its own."""
-    family = foreign_launchers.process_family(pid) if number == signal.SIGKILL else []
-    for each in [pid, *(one.pid for one in family if one.pid != pid)]:
+    for each in [pid, *(foreign_launchers.processes_below(pid) if number == signal.SIGKILL else [])]:
         with contextlib.suppress(OSError):
             os.kill(each, number)
 
@@ -158,7 +157,7 @@ def workers_below(script: int) -> Dict[int, int]:
         if each.parent in within:
             within.add(each.pid)
             continue
-        rank = rank_of_environment(environment_of_process(each.pid))
+        rank = rank_of_environment(variables_of_process(each.pid))
         if rank is not None:
             within.add(each.pid)
             if is_process_alive(each.pid):
@@ -172,19 +171,15 @@ def rank_of_environment(environment: Dict[str, str]) -> int | None:
     return int(marks[0]) if all(mark.isdigit() for mark in marks) else None
 
 
-def environment_of_process(pid: int) -> Dict[str, str]:
+def variables_of_process(pid: int) -> Dict[str, str]:
     """Return the environment with which a process was started; empty if the kernel does not tell."""
-    try:
-        with open("/proc/{}/environ".format(pid), "rb") as file:
-            words = [word.decode("utf-8", "surrogateescape") for word in file.read().split(b"\0")]
-    except OSError:
-        return {}
+    words = [word.decode("utf-8", "surrogateescape") for word in foreign_launchers.environment_of_process(pid)]
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
 def arguments_of_worker(pid: int) -> List[str]:
     """Return the script or module of a worker, and its arguments; empty if it shows none."""
-    words = foreign_launchers.process_family(pid)[0].argv[1:]
+    words = foreign_launchers.arguments_of_process(pid)[1:]
     while words and words[0].startswith("-") and words[0] != "-m":
         words = words[1:]
     return words[1:] if words[:1] == ["-m"] else words
@@ -195,24 +190,12 @@ def open_process(pid: int) -> int:
     return int(os.pidfd_open(pid)) if hasattr(os, "pidfd_open") else prctl.open_process(pid)
 
 
-def fields_of_process(pid: int) -> List[str]:
-    """Return the fields of a process's `stat` from its state on; empty: it is gone."""
-    try:
-        with open("/proc/{}/stat".format(pid)) as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
 def is_process_alive(pid: int) -> bool:
     """Return whether a process has not ended; one that waits to be reaped has."""
-    return fields_of_process(pid)[:1] not in ([], ["Z"], ["X"])
+    return foreign_launchers.fields_of_process(pid)[:1] not in ([], [b"Z"], [b"X"])
 
 
 def exit_code_of_zombie(pid: int) -> int | None:
     """Return the code of a process that waits to be reaped, minus the signal that ended it; None: it is gone."""
-    fields = fields_of_process(pid)
-    if not fields:
-        return None
-    status = int(fields[-1])
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    fields = foreign_launchers.fields_of_process(pid)
+    return process.exit_code_of_status(int(fields[-1])) if fields else None

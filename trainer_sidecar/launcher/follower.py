@@ -78,10 +78,9 @@ class Follower:
         self._clients.open_socket()
         self._look_for_signs()
         self._loop.run_until_stopped()
-        for child in foreign_launchers.child_processes(os.getpid()):
-            for each in foreign_launchers.process_family(child):
-                with contextlib.suppress(OSError):
-                    os.kill(each.pid, signal.SIGKILL)
+        for each in foreign_launchers.processes_below(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
         self._files.finish_orders(FILES_SECONDS)
         self._terminal.wait_until_written(1.0)
         return self._exit_code()
@@ -112,7 +111,7 @@ class Follower:
             self._tell_script()
 
     def _look_for_signs(self) -> None:
-        below = [each.pid for each in foreign_launchers.process_family(os.getpid()) if each.pid != os.getpid()]
+        below = foreign_launchers.processes_below(os.getpid())
         if self._signs.has_new_sign(below, 0):
             self._tell_agent({"kind": "sign", "time": protocol.boottime_nanoseconds()})
         self._loop.call_after(signs.LOOK_SECONDS, self._look_for_signs)

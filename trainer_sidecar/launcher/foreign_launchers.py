@@ -134,7 +134,7 @@ def process_family(root: int) -> List[ScriptProcess]:
     waiting = [(root, 0)]
     while waiting:
         pid, parent = waiting.pop()
-        found.append(ScriptProcess(pid, parent, _arguments_of_process(pid)))
+        found.append(ScriptProcess(pid, parent, arguments_of_process(pid)))
         waiting += [(child, pid) for child in child_processes(pid)]
     return found
 
@@ -151,9 +151,33 @@ def child_processes(pid: int) -> List[int]:
     return found
 
 
-def _arguments_of_process(pid: int) -> List[str]:
+def processes_below(pid: int) -> List[int]:
+    """Return all processes below one; skip processes that end meanwhile."""
+    return [each.pid for each in process_family(pid)[1:]]
+
+
+def arguments_of_process(pid: int) -> List[str]:
+    """Return the command line of a process; empty if it is gone."""
     try:
         with open("/proc/{}/cmdline".format(pid), "rb") as file:
             return [word.decode("utf-8", "replace") for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def environment_of_process(pid: int) -> List[bytes]:
+    """Return the variables with which a process was started, each as `NAME=value`; empty if the kernel doesn't tell."""
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def fields_of_process(pid: int) -> List[bytes]:
+    """Return the fields of a process's `stat` from its state on; empty: it is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            return file.read().rpartition(b")")[2].split()
     except OSError:
         return []

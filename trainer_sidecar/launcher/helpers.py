@@ -12,7 +12,7 @@ import os
 import signal
 from typing import Iterable, List, Tuple
 
-from .foreign_launchers import process_family
+from .foreign_launchers import environment_of_process, process_family
 from .variables import TOKEN
 
 CHIPS = ("/dev/davinci", "/dev/devmm_svm", "/dev/hisi_hdc")
@@ -21,15 +21,7 @@ CHIPS = ("/dev/davinci", "/dev/devmm_svm", "/dev/hisi_hdc")
 def processes_left_by(token: str, roots: Iterable[int]) -> List[int]:
     """Return the processes below `roots` that have inherited this token."""
     mark = "{}={}".format(TOKEN, token).encode()
-    return [each.pid for root in roots for each in process_family(root) if mark in _environment_of_process(each.pid)]
-
-
-def _environment_of_process(pid: int) -> List[bytes]:
-    try:
-        with open("/proc/{}/environ".format(pid), "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return []
+    return [each.pid for root in roots for each in process_family(root) if mark in environment_of_process(each.pid)]
 
 
 def holds_chip(pid: int, chips: Tuple[str, ...] = CHIPS) -> bool:

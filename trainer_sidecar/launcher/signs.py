@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable
 
+from .foreign_launchers import fields_of_process
+
 # A start may take half an hour; that it goes on need not be known more exactly.
 LOOK_SECONDS = 10.0
 SHARE = 0.1
@@ -36,8 +38,6 @@ class Signs:
 def used_processor_seconds(pid: int) -> float:
     """Return the processor seconds that a process and its ended children have used; 0 when it has ended."""
     try:
-        with open("/proc/{}/stat".format(pid), "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return sum(int(field) for field in fields[11:15]) / _TICKS
-    except (OSError, ValueError):
+        return sum(int(field) for field in fields_of_process(pid)[11:15]) / _TICKS
+    except ValueError:
         return 0.0

@@ -170,7 +170,7 @@ class Supervisor:
 
     def _look_for_signs(self) -> None:
         """Look for processes that work below this one: of interest until the ranks train."""
-        below = [each.pid for each in foreign_launchers.process_family(os.getpid()) if each.pid != os.getpid()]
+        below = foreign_launchers.processes_below(os.getpid())
         if self._signs.has_new_sign(below, self._ranks.lines):
             self._clients.tell_agent({"kind": "sign", "time": protocol.boottime_nanoseconds()})
         self._loop.call_after(signs.LOOK_SECONDS, self._look_for_signs)
