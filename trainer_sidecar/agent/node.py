@@ -27,11 +27,11 @@ from trainer_sidecar.agent.report.protection import Protection
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
 from trainer_sidecar.agent.supervise.environment import rank_environment, script_environment
 from trainer_sidecar.agent.supervise.fence import Fence
-from trainer_sidecar.agent.supervise.launcher_messages import Script, read_process, read_process_name, read_script
+from trainer_sidecar.agent.supervise.launcher_messages import Script, read_process, read_script
 from trainer_sidecar.agent.supervise.orders import Orders
 from trainer_sidecar.agent.supervise.processes import Processes
 from trainer_sidecar.agent.supervise.ranks import Command, RankProcess, Wanted, commands_to_reconcile, is_admitted
-from trainer_sidecar.launcher.protocol import ProcessName
+from trainer_sidecar.launcher.protocol import ProcessName, read_process_name
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,6 @@ from . import (
     user_files,
 )
 from .loop import Loop
-from .protocol import ProcessName
 
 # A rank that was started again trains only after its name is known. Reading the tree of processes costs little, and is
 # done only while a process is awaited.
@@ -194,7 +193,7 @@ class Follower:
         if kind == "start":
             self._start_script(message)
         elif kind == "end":
-            self._ranks.end_process(int(message["rank"]), _name_of_process(message), bool(message["gently"]))
+            self._ranks.end_process(int(message["rank"]), protocol.read_process_name(message), bool(message["gently"]))
         elif kind == "registered":
             self._is_training = True
             self._tell_script()
@@ -207,7 +206,7 @@ class Follower:
 
     def _start_script(self, message: Dict[str, Any]) -> None:
         """Start the script with the environment of the first order; every order names the rank's next process."""
-        rank, name = int(message["rank"]), _name_of_process(message)
+        rank, name = int(message["rank"]), protocol.read_process_name(message)
         if self._script.exit_code is not None or self._is_over or self._stop_signal:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
             self._tell_agent(dict(refused, reason="the start script has ended, and TaskD with it"))
@@ -234,7 +233,3 @@ class Follower:
             self._files.refuse_order(message, "this pod is ending")
         else:
             self._files.begin_order(message)
-
-
-def _name_of_process(message: Dict[str, Any]) -> ProcessName:
-    return ProcessName(int(message["incarnation"]), int(message["start"]))

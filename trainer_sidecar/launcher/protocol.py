@@ -14,7 +14,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 VERSION = 1
 SOCKET_NAME = "launcher.sock"
@@ -35,6 +35,11 @@ class ProcessName(NamedTuple):
 
     incarnation: int
     start: int
+
+
+def read_process_name(message: Mapping[str, Any]) -> ProcessName:
+    """Return which process of its rank a message is about. KeyError, TypeError, ValueError: it does not say."""
+    return ProcessName(int(message["incarnation"]), int(message["start"]))
 
 
 def boottime_nanoseconds() -> int:

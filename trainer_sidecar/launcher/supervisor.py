@@ -291,9 +291,9 @@ class Supervisor:
         if kind == "start":
             self._start_rank(message)
         elif kind == "end":
-            self._ranks.end_process(int(message["rank"]), _read_process_name(message), bool(message["gently"]))
+            self._ranks.end_process(int(message["rank"]), protocol.read_process_name(message), bool(message["gently"]))
         elif kind == "stack":
-            self._ranks.take_stack(int(message["rank"]), _read_process_name(message))
+            self._ranks.take_stack(int(message["rank"]), protocol.read_process_name(message))
         elif kind == "registered":
             self._launches.mark_as_training(int(message["launch"]))
         elif kind == "verdict":
@@ -319,7 +319,7 @@ class Supervisor:
             self._files.begin_order(message)
 
     def _start_rank(self, message: Dict[str, Any]) -> None:
-        rank, name = int(message["rank"]), _read_process_name(message)
+        rank, name = int(message["rank"]), protocol.read_process_name(message)
         reason, launch = self._refusal_of_start(), self._launches.current
         if reason is None and launch is not None:
             ordered = {str(key): str(value) for key, value in message["environment"].items()}
@@ -396,7 +396,3 @@ class Supervisor:
 
     def _handle_lost_client(self, connection: protocol.Connection) -> None:
         self._launches.handle_closed_shim(connection, expected=self._script_over or bool(self._stop_signal))
-
-
-def _read_process_name(message: Dict[str, Any]) -> protocol.ProcessName:
-    return protocol.ProcessName(int(message["incarnation"]), int(message["start"]))

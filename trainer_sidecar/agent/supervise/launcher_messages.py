@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer_sidecar.agent.supervise.ranks import RankProcess
-from trainer_sidecar.launcher.protocol import ProcessName
+from trainer_sidecar.launcher.protocol import read_process_name
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ def read_process(message: Mapping[str, Any]) -> RankProcess:
         last_step=int(message["last_step"]),
         notices={str(kind): str(line) for kind, line in message["notices"].items()},
     )
-
-
-def read_process_name(message: Mapping[str, Any]) -> ProcessName:
-    """Read which process of its rank a message is about."""
-    return ProcessName(int(message["incarnation"]), int(message["start"]))
 
 
 def read_script(message: Mapping[str, Any]) -> Script:
