@@ -65,8 +65,7 @@ def _make_supervisor(
     """Return who starts the ranks of the command, or follows those that TaskD starts."""
     if environment.get("HAJOB_LAUNCHER") != TASKD:
         return supervisor.Supervisor(settings, command, environment)
-    places = (settings.directory, settings.checkpoint_directory)
-    return follower.Follower(*places, settings.grace_seconds, command, environment)
+    return follower.Follower(settings, command, environment)
 
 
 def main(arguments: List[str]) -> int:

@@ -17,9 +17,8 @@ from trainer_sidecar import prctl
 from . import foreign_launchers, process
 from .loop import Loop
 from .protocol import ProcessName, boottime_nanoseconds
+from .ranks import GENTLE_SECONDS
 
-GENTLE_SECONDS = 2.0
-"""As for ranks of this launcher's own (ranks.py)."""
 # Without such descriptors (kernels before 5.3) the end is looked for; a stop of the training waits for it.
 POLL_SECONDS = 0.05
 UNKNOWN_CODE = 1

@@ -28,36 +28,27 @@ from . import (
     user_files,
 )
 from .loop import Loop
+from .supervisor import AGENT_WAIT_SECONDS, FILES_SECONDS, LauncherSettings
 
 # A rank that was started again trains only after its name is known. Reading the tree of processes costs little, and is
 # done only while a process is awaited.
 LOOK_SECONDS = 0.1
-AGENT_WAIT_SECONDS = 3.0
-"""As for the launcher of Hajob's own ranks (supervisor.py)."""
-FILES_SECONDS = 1.0
 TOOL = "torchrun"
 
 
 class Follower:
     """Supervisor of the script; `run_command` returns the container's exit code."""
 
-    def __init__(
-        self,
-        directory: str,
-        checkpoint_directory: str,
-        grace_seconds: float,
-        command: List[str],
-        environment: Dict[str, str],
-    ) -> None:
-        self._command, self._environment, self._grace_seconds = command, environment, grace_seconds
+    def __init__(self, settings: LauncherSettings, command: List[str], environment: Dict[str, str]) -> None:
+        self._command, self._environment, self._grace_seconds = command, environment, settings.grace_seconds
         self._loop = Loop()
         self._terminal = output.Terminal()
         self._clients = clients.Clients(
-            self._loop, directory, self._terminal, self._apply_message, lambda _connection: None
+            self._loop, settings.directory, self._terminal, self._apply_message, lambda _connection: None
         )
         self._script = script.StartScript(self._loop, self._terminal, self._tell_script, self._hear_line)
-        self._ranks = followed.FollowedRanks(self._loop, self._tell_agent, lambda: self._script.last_lines)
-        self._files = user_files.UserFiles(self._loop, checkpoint_directory, self._tell_agent)
+        self._ranks = followed.FollowedRanks(self._loop, self._clients.tell_agent, lambda: self._script.last_lines)
+        self._files = user_files.UserFiles(self._loop, settings.checkpoint_directory, self._clients.tell_agent)
         self._signs = signs.Signs()
         self._launched: List[str] = []
         self._is_training = False
@@ -112,7 +103,7 @@ class Follower:
     def _look_for_signs(self) -> None:
         below = foreign_launchers.processes_below(os.getpid())
         if self._signs.has_new_sign(below, 0):
-            self._tell_agent({"kind": "sign", "time": protocol.boottime_nanoseconds()})
+            self._clients.tell_agent({"kind": "sign", "time": protocol.boottime_nanoseconds()})
         self._loop.call_after(signs.LOOK_SECONDS, self._look_for_signs)
 
     def _hear_line(self, line: bytes) -> None:
@@ -128,7 +119,7 @@ class Follower:
             if pid == self._script.pid:
                 self._script.handle_end(code)
                 self._tell_script()
-                self._loop.call_after(AGENT_WAIT_SECONDS, self._loop.stop_loop)
+                self._stop_soon()
 
     def _stop_pod(self, number: int) -> None:
         """Stop, because the pod is being deleted."""
@@ -157,19 +148,16 @@ class Follower:
 
     def _welcome_agent(self, connection: protocol.Connection) -> None:
         self._clients.set_agent(connection)
-        self._tell_agent({"kind": "launcher", "version": protocol.VERSION, "pid": os.getpid()})
+        self._clients.tell_agent({"kind": "launcher", "version": protocol.VERSION, "pid": os.getpid()})
         self._tell_script()
         for each in self._ranks.newest_processes():
-            self._tell_agent(each.message_to_agent())
-        self._tell_agent({"kind": "complete"})
-
-    def _tell_agent(self, message: Dict[str, Any]) -> None:
-        self._clients.tell_agent(message)
+            self._clients.tell_agent(each.message_to_agent())
+        self._clients.tell_agent({"kind": "complete"})
 
     def _tell_script(self) -> None:
         code = self._script.exit_code
         ended = code is not None
-        self._tell_agent(
+        self._clients.tell_agent(
             {
                 "kind": "script",
                 "ready": not (ended or self._is_over or self._stop_signal),
@@ -209,7 +197,7 @@ class Follower:
         rank, name = int(message["rank"]), protocol.read_process_name(message)
         if self._script.exit_code is not None or self._is_over or self._stop_signal:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
-            self._tell_agent(dict(refused, reason="the start script has ended, and TaskD with it"))
+            self._clients.tell_agent(dict(refused, reason="the start script has ended, and TaskD with it"))
             return
         self._ranks.expect_process_of_rank(rank, name)
         if not self._script.pid:
