@@ -166,27 +166,3 @@ class StressResult(_message.Message):
     job: str
     ranks: _containers.MessageMap[str, StressRank]
     def __init__(self, job: _Optional[str] = ..., ranks: _Optional[_Mapping[str, StressRank]] = ...) -> None: ...
-
-class TraceSwitches(_message.Message):
-    __slots__ = ("communication", "step", "save", "forward", "loading")
-    COMMUNICATION_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    SAVE_FIELD_NUMBER: _ClassVar[int]
-    FORWARD_FIELD_NUMBER: _ClassVar[int]
-    LOADING_FIELD_NUMBER: _ClassVar[int]
-    communication: str
-    step: str
-    save: str
-    forward: str
-    loading: str
-    def __init__(self, communication: _Optional[str] = ..., step: _Optional[str] = ..., save: _Optional[str] = ..., forward: _Optional[str] = ..., loading: _Optional[str] = ...) -> None: ...
-
-class TraceStatus(_message.Message):
-    __slots__ = ("message", "switches", "code")
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    SWITCHES_FIELD_NUMBER: _ClassVar[int]
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    message: str
-    switches: TraceSwitches
-    code: int
-    def __init__(self, message: _Optional[str] = ..., switches: _Optional[_Union[TraceSwitches, _Mapping]] = ..., code: _Optional[int] = ...) -> None: ...
