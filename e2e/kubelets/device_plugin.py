@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import grpc
-from grpc_tools import protoc
 
 from e2e.cluster.unix_sockets import short_path
+from e2e.protocols import load_protocol
 from hajob.api import constants as names
 
-PROTOCOL: Final = "device_plugin"
+PROTOCOL: Final = Path(__file__).with_name("device_plugin.proto")
 LOOK_SECONDS: Final = 1.0
 VERSION: Final = "v1beta1"
-
-
-@cache
-def load_protocol() -> tuple[ModuleType, ModuleType]:
-    """Return messages and services of the protocol; gRPC's own loader refuses a path that is not ASCII."""
-    here = Path(__file__).parent
-    with tempfile.TemporaryDirectory() as directory:
-        targets = [f"--python_out={directory}", f"--grpc_python_out={directory}"]
-        code = protoc.main(["protoc", f"-I{here}", *targets, f"{PROTOCOL}.proto"])
-        if code != 0:
-            raise RuntimeError(f"protoc failed with code {code} on {here / PROTOCOL}.proto")
-        sys.path.insert(0, directory)
-        try:
-            importlib.invalidate_caches()
-            return importlib.import_module(f"{PROTOCOL}_pb2"), importlib.import_module(f"{PROTOCOL}_pb2_grpc")
-        finally:
-            sys.path.remove(directory)
 
 
 class DevicePlugin:
@@ -51,7 +29,7 @@ class DevicePlugin:
 
     def __init__(self, directory: Path, chips: int) -> None:
         self._directory = directory
-        self._messages, self._services = load_protocol()
+        self._messages, self._services = load_protocol(PROTOCOL, "pb2", "pb2_grpc")
         self.healthy = [True] * chips
         self._news = threading.Condition()
         self._ended = threading.Event()

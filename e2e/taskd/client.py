@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import grpc
 
+from e2e.protocols import load_protocol
 from e2e.taskd.plugins import Signal
 from e2e.taskd.traits import has_trait
-from e2e.taskd.wire import PORT, load_messages, stream_call, unary_call
+from e2e.taskd.wire import PORT, PROTOCOL, stream_call, unary_call
 
 AGAIN_SECONDS: Final = 1.0
 OM_AGAIN_SECONDS: Final = 2.0
@@ -33,7 +34,7 @@ class Client:
 
     def __init__(self, address: str, job: str, take: Callable[[Signal], None]) -> None:
         self._target = f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
-        self._pb = load_messages()
+        (self._pb,) = load_protocol(PROTOCOL, "pb2")
         self._take = take
         self._info = self._pb.ClientInfo(jobId=job, role=ROLE)
         self._job = job

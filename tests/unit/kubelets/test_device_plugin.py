@@ -13,10 +13,11 @@ import grpc
 import pytest
 
 from e2e.cluster.unix_sockets import short_path
-from e2e.kubelets.device_plugin import DevicePlugin, load_protocol
+from e2e.kubelets.device_plugin import PROTOCOL, DevicePlugin
+from e2e.protocols import load_protocol
 
 PATIENCE = 60.0
-MESSAGES, SERVICES = load_protocol()
+MESSAGES, SERVICES = load_protocol(PROTOCOL, "pb2", "pb2_grpc")
 
 
 class Kubelet:
