@@ -90,7 +90,7 @@ class Client:
         """TLS begins behind the connect frame, which goes in the clear."""
         assert self.tls is not None
         sock.settimeout(TLS_SECONDS)
-        secure = self.tls.wrap(sock, serves=False)
+        secure = SecureSocket(sock, self.tls)
         secure.settimeout(None)
         return secure
 

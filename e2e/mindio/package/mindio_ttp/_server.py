@@ -116,7 +116,7 @@ class Greeter:
                 greeting = sock.recv(wire.CONNECT.size)
                 if len(greeting) != wire.CONNECT.size:
                     raise ConnectionResetError("no connect frame")
-                self._take(self._tls.wrap(sock, serves=True), greeting)
+                self._take(SecureSocket(sock, self._tls), greeting)
             except OSError as problem:
                 settings.log(f"a connection is closed: {problem}")
                 sock.close()

@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import stat
-import tempfile
 import threading
 from pathlib import Path
 
@@ -72,9 +71,10 @@ class Material:
 
     def __init__(self, info: str, *, serves: bool) -> None:
         """Raises OSError: the files are no certificates, or the key is another one's."""
-        import ssl  # a hundredth of a second of the start of every rank that has no use for it
+        import ssl  # with tempfile a hundredth of a second of the start of every rank that has no use for them
+        import tempfile
 
-        parts = parts_of(info)
+        parts, self.serves = parts_of(info), serves
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if serves else ssl.PROTOCOL_TLS_CLIENT)
         self.context.check_hostname = False
         self.context.verify_mode = ssl.CERT_REQUIRED
@@ -89,21 +89,18 @@ class Material:
             os.close(descriptor)
             Path(name).unlink()
 
-    def wrap(self, sock: socket.socket, *, serves: bool) -> SecureSocket:
-        """Do the handshake, blocking; OSError: it fails."""
-        return SecureSocket(sock, self, serves=serves)
-
 
 class SecureSocket:
     """What client and server use of a socket. Reading and writing may come from two threads at once."""
 
-    def __init__(self, sock: socket.socket, material: Material, *, serves: bool) -> None:
+    def __init__(self, sock: socket.socket, material: Material) -> None:
+        """Do the handshake, blocking; OSError: it fails."""
         import ssl
 
         self._wait = ssl.SSLWantReadError
         self._sock, self._lock, self._sending = sock, threading.Lock(), threading.Lock()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = material.context.wrap_bio(self._incoming, self._outgoing, server_side=serves)
+        self._tls = material.context.wrap_bio(self._incoming, self._outgoing, server_side=material.serves)
         self._unsent, self._taken = memoryview(b""), 0
         while True:
             try:
@@ -117,7 +114,6 @@ class SecureSocket:
             if not data:
                 raise ConnectionResetError("closed in the handshake")
             self._incoming.write(data)
-        sock.sendall(self._outgoing.read())
 
     def recv(self, size: int) -> bytes:
         """The next bytes in the clear; none: the end. BlockingIOError as the socket's own."""
