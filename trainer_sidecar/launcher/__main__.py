@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Dict, List
+from typing import Callable, Dict, List
 
-from trainer_sidecar.launcher import follower, helpers, launches, program, ranks, supervisor
+from trainer_sidecar.launcher import helpers, launches, program, ranks, supervisor
 
 USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
 # A process may keep twice this: the current file, and the one that was full before it.
@@ -61,11 +61,13 @@ def _whole_number(environment: Dict[str, str], name: str, default: int | None) -
 
 def _make_supervisor(
     settings: supervisor.LauncherSettings, command: List[str], environment: Dict[str, str]
-) -> supervisor.Supervisor | follower.Follower:
-    """Return who starts the ranks of the command, or follows those that TaskD starts."""
+) -> Callable[[], int]:
+    """Return what runs the command and starts its ranks, or follows those that TaskD starts."""
     if environment.get("HAJOB_LAUNCHER") != TASKD:
-        return supervisor.Supervisor(settings, command, environment)
-    return follower.Follower(settings, command, environment)
+        return supervisor.Supervisor(settings, command, environment).run_command
+    from trainer_sidecar.launcher import follower  # 5 ms of the start of every pod that has no use for it
+
+    return follower.Follower(settings, command, environment).run_command
 
 
 def main(arguments: List[str]) -> int:
@@ -77,11 +79,11 @@ def main(arguments: List[str]) -> int:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         settings = read_settings(dict(os.environ))
-        running = _make_supervisor(settings, arguments[1:], dict(os.environ))
+        run_command = _make_supervisor(settings, arguments[1:], dict(os.environ))
     except (LauncherSettingsError, OSError) as problem:
         sys.stderr.write("hajob: the launcher cannot start: {}\n".format(problem))
         return supervisor.REFUSED
-    return running.run_command()
+    return run_command()
 
 
 if __name__ == "__main__":
