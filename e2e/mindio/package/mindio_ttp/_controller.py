@@ -243,9 +243,8 @@ class Controller:
 
     def _replicas(self, link: Link, told: list[dict[str, Any]], flags: dict[str, bool]) -> None:
         groups = [make_group(g["rank_list"], g["replica_cnt"], g["replica_shift"]) for g in told]
-        known = {group.ranks for reported in self.replicas.by_rank.values() for group in reported}
         for group in groups:
-            if group.ranks not in known:
+            if not any(one.ranks == group.ranks for known in self.replicas.by_rank.values() for one in known):
                 settings.log(f"rank:{link.rank}, report group list: {list(group.ranks)}")
         if groups:
             self.replicas.by_rank[link.rank] = groups
