@@ -9,6 +9,11 @@ class SettingsError(ValueError):
     """A variable of the pod's environment that is missing or unusable; the text names it."""
 
 
+def is_started_by_taskd(environment: Mapping[str, str]) -> bool:
+    """Return whether TaskD starts the ranks (`launcher: TaskD`)."""
+    return environment.get("HAJOB_LAUNCHER", "") == "TaskD"
+
+
 def required_text(environment: Mapping[str, str], name: str) -> str:
     """Return a required variable. SettingsError: it is missing."""
     value = environment.get(name, "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
-from trainer_sidecar.environment import required_number, required_text
+from trainer_sidecar.environment import is_started_by_taskd, required_number, required_text
 from trainer_sidecar.mindio_tls import DIRECTORY as MINDIO_TLS_DIRECTORY
 
 CHECKPOINT_DIRECTORY = "HAJOB_CHECKPOINT_DIR"
@@ -16,7 +16,6 @@ UNNAMED = -1
 """Node rank of a spare that has none yet."""
 LOOPBACK = "127.0.0.1"
 """Where only the pod's own containers reach this agent; a node whose pods share a network gives each another one."""
-TASKD = "TaskD"
 
 
 @dataclass
@@ -107,7 +106,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         checkpoint_directory=environment.get(CHECKPOINT_DIRECTORY, ""),
         output_attempt_limit=required_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         fence_after_seconds=required_number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
-        is_followed=environment.get("HAJOB_LAUNCHER", "") == TASKD,
+        is_followed=is_started_by_taskd(environment),
         local_address=environment.get("HAJOB_LOCAL_ADDRESS") or LOOPBACK,
         mindio_tls_directory=Path(directory) if (directory := environment.get(MINDIO_TLS_DIRECTORY)) else None,
     )

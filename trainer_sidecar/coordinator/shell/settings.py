@@ -10,7 +10,7 @@ from pathlib import Path
 from hajob.domain.patience import ANSWER_MARGIN_SECONDS
 from hajob.domain.savers import DEFAULT_SAVERS, compile_savers
 from trainer_sidecar.coordinator.state.job import Endpoint, Limits
-from trainer_sidecar.environment import SettingsError, required_number, required_text
+from trainer_sidecar.environment import SettingsError, is_started_by_taskd, required_number, required_text
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
             savers=_saving_functions(environment),
         ),
         incarnation=required_number(environment, "HAJOB_INCARNATION", 0),
-        is_followed=environment.get("HAJOB_LAUNCHER", "") == "TaskD",
+        is_followed=is_started_by_taskd(environment),
     )
 
 
