@@ -30,6 +30,12 @@ AFTER_ERROR_SECONDS = 1.0
 """Pause after a message that raised: it may come again at once, and each time logs a traceback."""
 
 
+def call_message(number: str, call: str, arguments: Mapping[str, Any], order: int) -> Message:
+    """Return the message that asks a host for a call; `order` is for its log."""
+    top = dict(arguments) if call in HOST_CALLS else {"arguments": dict(arguments)}
+    return {"id": number, "call": call, "order": order, **top}
+
+
 class ControllerLink:
     """Client that keeps the connection to the controller host open until closed.
 
@@ -54,8 +60,7 @@ class ControllerLink:
             log.warning("the controller host is away, %s is not sent", call)
             return
         self._number += 1
-        top = dict(arguments) if call in HOST_CALLS else {"arguments": dict(arguments)}
-        message: Message = {"id": f"{self._name}-{self._number}", "call": call, "order": order, **top}
+        message = call_message(f"{self._name}-{self._number}", call, arguments, order)
         try:
             connection.sendall(
                 controller_protocol.encode_message(message)

@@ -16,7 +16,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import Message
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.shell.clock import now
-from trainer_sidecar.coordinator.shell.controller import HOST_CALLS
+from trainer_sidecar.coordinator.shell.controller import HOST_CALLS, call_message
 from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,7 @@ class TaskdLink:
         """Request a call; `order` is for the log."""
         self._number += 1
         number = f"{self._name}-{self._number}"
-        top = dict(arguments) if call in HOST_CALLS else {"arguments": dict(arguments)}
-        message: Message = {"id": number, "call": call, "order": order, **top}
+        message = call_message(number, call, arguments, order)
         if call not in HOST_CALLS:  # of those the state tells whether they are to be asked for again
             self._unanswered[number] = message
         self._send_line_to_agent(message)
