@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from e2e.taskd.client import Client, log
 from e2e.taskd.net import Hub, Message
-from e2e.taskd.plugins import RESTART_AGENT, AgentMessage, MindIOCall, Plugins, Signal
+from e2e.taskd.plugins import RESTART_AGENT, START_AGENT, AgentMessage, MindIOCall, Plugins, Signal
 from e2e.taskd.traits import has_trait
 
 TICK_SECONDS: Final = 0.1
-START_AGENT: Final = 210
 ADDRESS: Final = re.compile(r"[0-9A-Fa-f.:]+|[A-Za-z][A-Za-z0-9.-]*")
 
 

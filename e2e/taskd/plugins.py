@@ -8,7 +8,7 @@ from typing import Final
 
 from e2e.taskd.traits import has_trait
 
-EXIT_AGENT, RESTART_AGENT, RESTART_WORKERS, STOP_WORKERS = 203, 208, 209, 213
+EXIT_AGENT, RESTART_AGENT, RESTART_WORKERS, START_AGENT, STOP_WORKERS = 203, 208, 209, 210, 213
 IN_PLACE: Final = "recover-in-place"
 RECOVERIES: Final = ("retry", "recover", "dump", "continue")
 RESIZES: Final = ("downgrade", "upgrade")

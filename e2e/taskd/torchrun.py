@@ -19,11 +19,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from e2e.taskd import net
-from e2e.taskd.plugins import EXIT_AGENT, RESTART_AGENT, RESTART_WORKERS, STOP_WORKERS
+from e2e.taskd.plugins import EXIT_AGENT, RESTART_AGENT, RESTART_WORKERS, START_AGENT, STOP_WORKERS
 from e2e.taskd.traits import has_trait
 from e2e.trainer.store import serve_at
 
-START_AGENT: Final = 210
 MANAGER_SECONDS: Final = 180.0
 LOOK_SECONDS: Final = 0.1
 HOOK_SECONDS: Final = 5.0
