@@ -104,22 +104,24 @@ class Bridge:
 
     def take_rail_switch(self) -> pb.RailSwitch | None:
         """Return the switch of rails that is to be sent; None: there is none."""
-        rails = self.kept.work.get("rails", {})
-        if not self._work_waits or not rails:
-            return None
-        self._work_waits = False
-        return pb.RailSwitch(ranks=list(rails), borrowed=list(rails.values()), job=self.job)
+        rails = self._take_work("rails")
+        return pb.RailSwitch(ranks=list(rails), borrowed=list(rails.values()), job=self.job) if rails else None
 
     def take_stress_test(self) -> pb.StressTest | None:
         """Return the stress test that is to be sent; None: there is none."""
-        stress = self.kept.work.get("stress", {})
-        if not self._work_waits or not stress:
+        stress = self._take_work("stress")
+        if not stress:
             return None
-        self._work_waits = False
         test = pb.StressTest(job=self.job)
         for rank, operations in stress.items():
             test.ranks[rank].operations.extend(operations)
         return test
+
+    def _take_work(self, kind: str) -> Message:
+        """Return what a pause asks of each rank, once; empty: there is nothing of this kind."""
+        work: Message = self.kept.work.get(kind, {}) if self._work_waits else {}
+        self._work_waits = self._work_waits and not work
+        return work
 
     def _begin_attempt(self, message: Mapping[str, Any]) -> None:
         attempt = int(message["attempt"])
