@@ -20,6 +20,7 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig, RigLayout
 from hajob.api import constants as names
 
+RunHajob = Callable[..., tuple[int, str, str]]
 RIGS = pytest.StashKey[list[Rig]]()
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
@@ -92,20 +93,31 @@ def rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
 
 
 @pytest.fixture
-def hajob_logs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
-    """`kubectl hajob logs` of a job, in this process: takes its words, returns what it printed, stdout and stderr."""
+def run_hajob(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunHajob:
+    """`kubectl hajob` in this process: takes a verb, a job and words; returns the exit code, stdout and stderr."""
     from hajob.cli import main as cli  # only where it is wanted: tests without a cluster do not pay for it
 
     for name in PROXIES:  # it goes by its environment, as kubectl does; the cluster is on this machine
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
-    def call(job: Job, *words: object) -> tuple[str, str]:
+    def call(verb: str, job: Job, *words: object) -> tuple[int, str, str]:
         capfd.readouterr()
-        where = ["--namespace", job.namespace, "--kubeconfig", str(job.plane.kubeconfig)]
-        assert cli.main(["logs", job.name, *map(str, words), *where]) == 0
-        shown = capfd.readouterr()
-        return shown.out, shown.err
+        monkeypatch.setenv("KUBECONFIG", str(job.plane.kubeconfig))
+        code = cli.main([verb, job.name, *map(str, words), "--namespace", job.namespace])
+        return code, *capfd.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def hajob_logs(run_hajob: RunHajob) -> Callable[..., tuple[str, str]]:
+    """`kubectl hajob logs` of a job: takes its words, returns what it printed, stdout and stderr."""
+
+    def call(job: Job, *words: object) -> tuple[str, str]:
+        code, out, err = run_hajob("logs", job, *words, "--kubeconfig", job.plane.kubeconfig)
+        assert code == 0
+        return out, err
 
     return call
 

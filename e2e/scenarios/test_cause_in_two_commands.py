@@ -7,9 +7,6 @@ full disk and a killer of the kernel's are in tests/unit, as process nodes have 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from e2e.cluster.control_plane import ControlPlaneError
+from e2e.harness.fixtures import RunHajob
 from e2e.harness.job import Job, manifest
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 
@@ -117,24 +115,23 @@ def submit(rig: Rig, name: str, wrong: Wrong) -> str:
     return ""
 
 
-def told(rig: Rig, name: str) -> str:
+def told(run_hajob: RunHajob, job: Job) -> str:
     """What `kubectl hajob status` and `why` print about a job."""
-    environment = {**os.environ, "KUBECONFIG": str(rig.plane.kubeconfig), "NO_PROXY": "*", "HAJOB_LANG": "en"}
     printed = ""
     for verb in ("status", "why"):
-        command = [sys.executable, "-m", "hajob.cli.main", verb, name, "--namespace", rig.namespace]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
-        printed += f"$ kubectl hajob {verb} {name}\n{done.stdout}{done.stderr}\n"
+        _, out, err = run_hajob(verb, job)
+        printed += f"$ kubectl hajob {verb} {job.name}\n{out}{err}\n"
     return printed
 
 
-def untold(rig: Rig, wrongs: Mapping[str, Wrong]) -> dict[str, str]:
+def untold(rig: Rig, run_hajob: RunHajob, wrongs: Mapping[str, Wrong]) -> dict[str, str]:
     """Of each whose cause the two commands do not name within `SAID_SECONDS`, what they print."""
-    left = dict.fromkeys(wrongs, "")
+    jobs = {job.name: job for job in rig.jobs}
+    left = dict.fromkeys(jobs, "")
 
     def all_are_told() -> bool:
         for name in list(left):
-            left[name] = told(rig, name)
+            left[name] = told(run_hajob, jobs[name])
             if all(word in left[name] for word in wrongs[name].words):
                 del left[name]
         return not left
@@ -150,19 +147,19 @@ def roomy_rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
     return start_rig(RigLayout(chip_nodes=len(TRAININGS) + 1, chips=2))
 
 
-def assert_causes_are_told(rig: Rig, wrongs: Mapping[str, Wrong]) -> None:
+def assert_causes_are_told(rig: Rig, run_hajob: RunHajob, wrongs: Mapping[str, Wrong]) -> None:
     """Submit all, and wait until the cause of each is told."""
     refused = {name: submit(rig, name, wrong) for name, wrong in wrongs.items()}
     missing = {
         name: said for name, said in refused.items() if said and not all(word in said for word in wrongs[name].words)
     }
-    missing |= untold(rig, {name: wrong for name, wrong in wrongs.items() if not refused[name]})
+    missing |= untold(rig, run_hajob, wrongs)
     assert not missing, "\n".join(f"{name}: not all of {wrongs[name].words} in\n{missing[name]}" for name in missing)
 
 
-def test_broken_trainings_name_their_cause(roomy_rig: Rig) -> None:
-    assert_causes_are_told(roomy_rig, TRAININGS)
+def test_broken_trainings_name_their_cause(roomy_rig: Rig, run_hajob: RunHajob) -> None:
+    assert_causes_are_told(roomy_rig, run_hajob, TRAININGS)
 
 
-def test_wrong_manifests_name_their_cause(roomy_rig: Rig) -> None:
-    assert_causes_are_told(roomy_rig, MANIFESTS)
+def test_wrong_manifests_name_their_cause(roomy_rig: Rig, run_hajob: RunHajob) -> None:
+    assert_causes_are_told(roomy_rig, run_hajob, MANIFESTS)
