@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ import yaml
 
 from e2e.bootstrap.binaries import locate
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.run import Run, free_port
 
 RULES: Final = CHECKOUT / "charts/hajob/files/alerts/rules.yaml"
 READY_SECONDS: Final = 30.0
@@ -37,15 +37,16 @@ def rules_without_delay() -> dict[str, Any]:
 
 
 class Prometheus:
-    """One that runs until `stop`.
+    """One that runs as long as its block.
 
     Args:
+        run: That its process is of.
         directory: Where it writes.
         targets: `address:port` of the operators.
     """
 
-    def __init__(self, directory: Path, targets: Sequence[str]) -> None:
-        self._directory, self._targets = directory, targets
+    def __init__(self, run: Run, directory: Path, targets: Sequence[str]) -> None:
+        self._run, self._directory, self._targets = run, directory, targets
         self._process: subprocess.Popen[bytes] | None = None
         self._url = ""
 
@@ -67,14 +68,13 @@ class Prometheus:
         }
         file = self._directory / "prometheus.yaml"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        host = self._run.address(0, 1)
+        address = f"{host}:{free_port(host, 9090)}"
         self._url = f"http://{address}"
         places = [f"--config.file={file}", f"--storage.tsdb.path={self._directory / 'data'}"]
-        with (self._directory / "prometheus.log").open("wb") as log:
-            command = [str(locate("prometheus")), *places, f"--web.listen-address={address}"]
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        self._process = self._run.spawn(
+            "prometheus", [locate("prometheus"), *places, f"--web.listen-address={address}"]
+        )
         self._wait_until_ready()
         return self
 
@@ -95,7 +95,7 @@ class Prometheus:
                 time.sleep(LOOK_SECONDS)
             else:
                 return
-        raise PrometheusError((self._directory / "prometheus.log").read_text(errors="replace")[-2000:])
+        raise PrometheusError((self._run.logs / "prometheus.log").read_text(errors="replace")[-2000:])
 
     def query(self, expression: str) -> list[Sample]:
         """What an expression is now: labels and value of each series.

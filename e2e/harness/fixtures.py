@@ -104,6 +104,7 @@ def run_hajob(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     def call(verb: str, job: Job, *words: object) -> tuple[int, str, str]:
         capfd.readouterr()
         monkeypatch.setenv("KUBECONFIG", str(job.plane.kubeconfig))
+        monkeypatch.setenv("HAJOB_LANG", "en")
         code = cli.main([verb, job.name, *map(str, words), "--namespace", job.namespace])
         return code, *capfd.readouterr()
 

@@ -70,7 +70,7 @@ def test_boards_and_alerts_on_a_cluster(start_rig: Callable[[RigLayout], Rig], t
     located("prometheus")
     rig = start_rig(RigLayout(chip_nodes=5, chips=1, operators=2))
     targets = addresses_of_operators(rig)
-    with Prometheus(tmp_path / "prometheus", targets) as prometheus:
+    with Prometheus(rig.plane.run, tmp_path / "prometheus", targets) as prometheus:
         watched = Watched(rig, prometheus)
         broken = rig.submit("broken", **SMALL, arguments=FAILS, spec={"recovery": {"maxProgramFailures": 0}})
         broken.wait_condition("Failed")
