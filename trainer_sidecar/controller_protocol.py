@@ -47,7 +47,7 @@ def state_without_controller(attempt: int) -> Message:
 
 
 def log_message(log: List[Message], message: Message) -> None:
-    """Log since MindIO last was at rest; a success report restarts the log, with the order that has ended."""
+    """Add a message to the log since MindIO last was at rest; a success report begins it anew, with its order."""
     if message.get("event") == RESULT and message["arguments"][0] == 0:
         message["order"] = max([entry.get("order") or 0 for entry in log], default=0)
         log.clear()
