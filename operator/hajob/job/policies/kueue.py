@@ -10,7 +10,7 @@ quota.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -245,8 +245,17 @@ def _patch_status(memo: KueueMemo, workload: WorkloadView, status: Json) -> Patc
     """
     version, known = memo.written.get(workload.name, ("", None))
     if known is None or version != workload.version:
-        body = {"metadata": {"resourceVersion": workload.version}, "status": status}
-        known = replace(_patch_of_workload(workload, body), subresource="status", follows_status=True)
+        known = Patch(
+            resource="workloads",
+            namespace=workload.namespace,
+            name=workload.name,
+            uid=workload.uid,
+            body={"metadata": {"resourceVersion": workload.version}, "status": status},
+            subresource="status",
+            retry_seconds=RETRY_SECONDS,
+            settled_by=STALE,
+            follows_status=True,
+        )
         memo.written[workload.name] = workload.version, known
     return known
 
