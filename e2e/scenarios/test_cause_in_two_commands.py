@@ -22,8 +22,8 @@ from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 SMALL: Final[Mapping[str, Any]] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": 100_000}
-SAID_SECONDS: Final = 120.0
-"""A program that fails in its loop is started three times before it is given up."""
+SAID_SECONDS: Final = 180.0
+"""A program that fails in its loop is started three times before it is given up; quiet ranks are told of after 90 s."""
 ONCE: Final = {"recovery": {"maxProgramFailures": 0}}
 RULE: Final = {"name": "loss-is-nan", "pattern": "loss: nan$", "action": "Restart"}
 
@@ -64,6 +64,14 @@ TRAININGS: Final = {
         ("no step has ended",),
         fault="rank=1 step=25 at=update do=hang always=1",
         spec={"recovery": {"hang": {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}}},
+    ),
+    "hangs-at-once": Wrong(
+        ("NoStepEnded", "not registered with MindIO: rank 1", "no rank computes", "kubectl hajob stacks"),
+        fault="rank=1 at=startup do=hang always=1",
+    ),
+    "hangs-in-first-step": Wrong(
+        ("NoStepEnded", "every rank has registered", "no rank computes", "kubectl hajob stacks"),
+        fault="rank=1 step=1 at=forward do=hang always=1",
     ),
     "loss-is-nan": Wrong(
         ("loss: nan",),

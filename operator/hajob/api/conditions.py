@@ -132,6 +132,13 @@ class Reason(Enum):
     NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not started yet.")
     STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")
     TRAINING = (_T.RUNNING, _TRUE, "Training", "The ranks are training.")
+    NO_STEP_ENDED = (
+        _T.RUNNING,
+        _FALSE,
+        "NoStepEnded",
+        "The ranks run, and no step has ended for a while: they load, compile, or wait for something.",
+        "Run `kubectl hajob stacks JOB` twice: ranks that stand at one place both times hang; otherwise wait for them.",
+    )
     RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "Hajob is recovering the training from a fault.")
     FINISHING = (_T.RUNNING, _TRUE, "Finishing", "The last step has ended; the ranks save and end.")
     FAULT_HELD = (

@@ -27,6 +27,8 @@ _MESSAGE_OF: Final = {
     "Unprotected": ("CoordinatorReady",),
 }
 """The conditions that say why a job is in a state, in the order in which they are asked."""
+_QUIET: Final = "NoStepEnded"
+"""Reason of a job whose ranks run and end no step; `hajob.api.conditions` takes too long to load for each command."""
 _SIZES: Final = ("tensor", "pipeline", "context", "expert")
 _GOOD: Final = {"Held": "False", "Failed": "False", "Degraded": "False", "Shrunk": "False"}
 """The status of a condition that has nothing to say, where it is not True."""
@@ -120,8 +122,21 @@ class JobView:
             actions = ", ".join(map(text, items(one.get("actions"))))
             yield f"not {actions}: {text(one.get('message'))}", text(one.get("remedy"))
 
+    @property
+    def is_well(self) -> bool:
+        """Whether the job needs no explanation: one that is called Running may have ended no step for minutes."""
+        return self.state in HEALTHY and not self._quiet_message
+
+    @property
+    def _quiet_message(self) -> str:
+        """Return what is said of a job whose ranks run and end no step; empty of any other."""
+        running = self.condition("Running")
+        return text(running.get("message")) if running.get("reason") == _QUIET else ""
+
     def why(self) -> str:
         """Return why the job is in its state, in the words of its status; empty where nothing is to be said."""
+        if self._quiet_message:
+            return self._quiet_message
         # While an incident is open its sentence says more than any condition.
         if message := self.open_incident.get("message"):
             return text(message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hajob.api import constants as names
 from hajob.cli.cluster import ForbiddenError
 from hajob.cli.exits import run_reported
-from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_line, time_of_day
+from hajob.cli.job_view import JobView, age_in_words, age_since, one_line, time_of_day
 from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
@@ -81,7 +81,7 @@ def _headline_of_job(job: JobView) -> str:
 
 def _lines_of_trouble(job: JobView) -> Iterator[str]:
     why = job.why()
-    if why and job.state not in HEALTHY:
+    if why and not job.is_well:
         first, *more = why.strip().splitlines()
         yield f"why       {first}"
         yield from (f"          {line}" for line in more[:_LINES])

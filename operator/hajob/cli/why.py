@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hajob.api.conditions import reason_of
 from hajob.cli.exits import run_reported
-from hajob.cli.job_view import HEALTHY, JobView, age_since, one_line, time_of_day
+from hajob.cli.job_view import JobView, age_since, one_line, time_of_day
 from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, print_answer
@@ -82,15 +82,13 @@ def _explain_job(objects: ReadObjects, job: JobView) -> Iterator[Said]:
 
 def _explain_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
     """Yield the conditions that are not as they should be; of a job that has ended only how."""
-    found = [
-        one for one in job.conditions() if (_tells_end_of_job(one) if ended else _is_bad_condition(one, job.state))
-    ]
+    found = [one for one in job.conditions() if (_tells_end_of_job(one) if ended else _is_bad_condition(one, job))]
     if len(found) > 1:  # that the job starts or recovers says nothing beside why it does not
         found = [one for one in found if not _is_bare_condition(one)]
     for one in found:
         reason = reason_of(text(one.get("type")), text(one.get("reason")))
         yield Said(text(one.get("type")), text(one.get("message")), reason.remedy if reason is not None else "")
-    if not found and job.state in HEALTHY:
+    if not found and job.is_well:
         yield Said("state", job.why() or "nothing is wrong that the operator knows of")
 
 
@@ -103,13 +101,13 @@ def _is_bare_condition(condition: Mapping[str, Any]) -> bool:
     return reason is not None and not reason.remedy and condition.get("message") == reason.sentence
 
 
-def _is_bad_condition(condition: Mapping[str, Any], state: str) -> bool:
+def _is_bad_condition(condition: Mapping[str, Any], job: JobView) -> bool:
     """Whether a condition of a job that has not ended needs a word; how well it is protected is told by itself."""
     kind = text(condition.get("type"))
     if kind == "Recoverable":
         return False
     if kind == "Running" and condition.get("status") == "False":
-        return state not in HEALTHY
+        return not job.is_well
     reason = reason_of(kind, text(condition.get("reason")))
     return reason is not None and bool(reason.remedy)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from hajob.api.base import Json
 from hajob.api.status import MAX_INCIDENTS
-from hajob.cli.job_view import HEALTHY, JobView, outage_milliseconds
+from hajob.cli.job_view import JobView, outage_milliseconds
 from hajob.cli.jobs import jobs_of_namespace, order_by_trouble
 from hajob.cli.objects import ReadObjects
 from hajob.cli.status import goodput_since_start
@@ -53,7 +53,7 @@ def row_of_job(job: JobView) -> Json:
             "lostSteps": sum(parse_whole_number(one.get("lostSteps")) or 0 for one in incidents),
         },
         "message": job.why(),
-        "healthy": job.state in HEALTHY,
+        "healthy": job.is_well,
     }
 
 

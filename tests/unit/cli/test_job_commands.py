@@ -17,6 +17,7 @@ from hajob.cli.cluster import ClusterError
 from hajob.cli.job_view import age_in_words, short_duration, time_of_day
 from hajob.cli.objects import path_of_job
 from hajob.cli.output import Answer, Table, plain_lines, print_answer, style_of
+from hajob.job.status.build import CoordinatorView
 from hajob.plan.state import JobPhase
 from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
 from tests.rigs.told_server import EVENTS, PODS, READY, ToldServer, rank_pod_object
@@ -113,6 +114,21 @@ def test_why_reads_what_the_kubelet_says_of_a_pod() -> None:
     server = ToldServer(waits, **{PODS: {"items": [rank_pod_object(0, phase="Pending")]}, EVENTS: {"items": [mount]}})
     found = f'pod         {NAME}-0-aa on node-0: FailedMount: configmap "corpus" not found'
     assert found in ask(why.explanation_of_job, server)
+
+
+QUIET = "no step has ended for more than 6 min since the ranks were started; not registered with MindIO: rank 2"
+
+
+@pytest.mark.parametrize("phase", [JobPhase.WARMING, JobPhase.RUNNING])
+def test_a_start_that_ends_no_step_is_explained(phase: JobPhase) -> None:
+    coordinator = CoordinatorView(connected=True, serving=True, problems={"NoStepEnded": QUIET})
+    server = ToldServer(told_job(phase, coordinator=coordinator, record=None))
+    shown = ask(status.screen_of_job, server)
+    assert f"why       {QUIET}" in shown
+    explained = ask(why.explanation_of_job, server)
+    assert f"Running     {QUIET}" in explained
+    assert "kubectl hajob stacks" in explained
+    assert "(NoStepEnded)" in shown
 
 
 def test_why_of_a_failed_job_begins_with_its_end() -> None:

@@ -12,6 +12,7 @@ from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod
 from trainer_sidecar.coordinator.watch import checkpoints, training_end
 from trainer_sidecar.coordinator.watch.problems import protection_problems
+from trainer_sidecar.coordinator.watch.quiet import quiet_problem
 from trainer_sidecar.units import NANOSECONDS
 
 WORN_SERIAL = 12_500
@@ -82,6 +83,8 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         pause_result=job.pause.result,
         launched=next((pod.launched for pod in job.roster.pods_of_node(0) if pod.is_current and pod.launched), ()),
     )
+    if (quiet := quiet_problem(job)) is not None:
+        state.problems.append(quiet)
     if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:
         state.sign_age_nanoseconds = max(0, int((job.now - attempt.sign) * NANOSECONDS))
     if job.incidents.current is not None:

@@ -50,6 +50,11 @@ class StandstillWatch:
     _begin: float | None = None
     _since: float | None = None
 
+    @property
+    def since(self) -> float | None:
+        """Since when a step is expected; None while none is."""
+        return self._since
+
     def stop_watching(self) -> None:
         """Stop the watch: no step is expected."""
         self.found = self._begin = self._since = None

@@ -268,7 +268,7 @@ def _reasons_of_conditions(snapshot: Snapshot, protection: api.Protection | None
     return [
         _accepted_reason(snapshot),
         _scheduled_reason(snapshot),
-        (RUNNING_REASON[state.going_on], "; ".join(_start_in_words(snapshot))),
+        _running_reason(snapshot),
         _recoverable_reason(snapshot, protection),
         _coordinator_reason(snapshot),
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
@@ -279,6 +279,22 @@ def _reasons_of_conditions(snapshot: Snapshot, protection: api.Protection | None
         _complete_reason(snapshot),
         _failed_reason(snapshot),
     ]
+
+
+_QUIET_PHASES: Final = frozenset(
+    {JobPhase.STARTING, JobPhase.WARMING}
+    | {phase for phase, reason in RUNNING_REASON.items() if reason is Reason.TRAINING}
+)
+"""Phases in which ranks run and should end steps."""
+
+
+def _running_reason(snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return whether the ranks train, and what holds them up; one that ends no step is said not to."""
+    phase, told = snapshot.state.going_on, _start_in_words(snapshot)
+    quiet = snapshot.coordinator.problems.get(Reason.NO_STEP_ENDED.word, "")
+    if quiet and phase in _QUIET_PHASES:
+        return Reason.NO_STEP_ENDED, "; ".join((quiet, *told))[:MESSAGE_LIMIT]
+    return RUNNING_REASON[phase], "; ".join(told)
 
 
 def _recoverable_reason(snapshot: Snapshot, protection: api.Protection | None) -> tuple[Reason, str]:

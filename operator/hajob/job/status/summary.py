@@ -129,6 +129,8 @@ def _reason_in_a_word(conditions: Sequence[api.Condition], facts: Facts) -> str:
         return _reason_of_condition(conditions, _AS_CONDITION[state.phase])
     if state.phase in _BEFORE_PODS and (waits := _why_waiting(conditions, facts.pods)):
         return waits
+    if _reason_of_condition(conditions, ConditionType.RUNNING) == Reason.NO_STEP_ENDED.word:
+        return Reason.NO_STEP_ENDED.word
     return state.incident.cause.code if state.incident is not None else ""
 
 

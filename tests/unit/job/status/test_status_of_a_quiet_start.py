@@ -1,0 +1,38 @@
+"""No step ends: the status says so in the condition Running, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hajob.api.job import HATrainingJob
+from hajob.job.status.build import CoordinatorView, Snapshot, build_status
+from hajob.plan.state import JobPhase, JobState
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "quickstart.yaml"
+JOB = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
+QUIET = {"NoStepEnded": "no step has ended for more than 90 s since the start; not registered with MindIO: rank 2"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"),
+    [(JobPhase.STARTING, "Starting"), (JobPhase.WARMING, "Starting"), (JobPhase.RUNNING, "Running")],
+)
+def test_a_quiet_start_is_said_in_running(phase: JobPhase, state: str) -> None:
+    view = CoordinatorView(connected=True, serving=True, problems=QUIET)
+    status = build_status(Snapshot(JOB, JobState(phase=phase, attempt=1), 1, 1_000, coordinator=view))
+    running = next(each for each in status.conditions if each.type == "Running")
+    assert (running.status, running.reason, running.message) == ("False", "NoStepEnded", QUIET["NoStepEnded"])
+    assert status.summary is not None
+    assert (status.summary.state, status.summary.reason) == (state, "NoStepEnded")
+    failing = {each.type for each in status.conditions if each.type in {"Failed", "Degraded"} and each.status == "True"}
+    assert not failing, "it may compile"
+
+
+@pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.GATHERING, JobPhase.FAILED, JobPhase.SUSPENDED])
+def test_what_is_said_of_another_phase_stays(phase: JobPhase) -> None:
+    view = CoordinatorView(connected=True, serving=True, problems=QUIET)
+    status = build_status(Snapshot(JOB, JobState(phase=phase, attempt=1), 1, 1_000, coordinator=view))
+    assert all(each.reason != "NoStepEnded" for each in status.conditions)
