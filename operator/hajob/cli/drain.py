@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from hajob.api import constants as names
@@ -18,8 +19,8 @@ from hajob.cli.exits import DONE, NOT_DONE, run_reported
 from hajob.cli.job_view import JobView, age_in_words, one_line
 from hajob.cli.language import say
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_node, listed, path_of_job
-from hajob.cli.options import Commands, add_context_option, add_verb
-from hajob.cli.output import UNKNOWN
+from hajob.cli.options import Commands, add_context_option, add_output_option, add_verb
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, print_answer
 from hajob.clock import Clock, SystemClock
 from hajob.domain.text import counted_noun
 from hajob.sources.pod import PodView, pod_view_of
@@ -67,26 +68,54 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--undo", action="store_true", help="let pods onto the node again, as kubectl uncordon does")
     add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_drain)
 
 
 def run_drain(arguments: argparse.Namespace) -> int:
     """Carry out the command; 1 where the node was to be empty and is not."""
 
-    def drain() -> int:
-        objects = KubernetesObjects(context=arguments.context)
+    def drain_or_let_pods_back() -> int:
+        objects, node = KubernetesObjects(context=arguments.context), arguments.node
+        # People read line by line what is done; a program gets one answer, and what comes before goes to its errors.
+        tell = partial(say, to_errors=arguments.output != "text")
+        code = DONE
         if arguments.undo:
-            say(uncordon_node(objects, arguments.node))
-            return DONE
-        clock = SystemClock()
-        for line in cordon_node(objects, arguments.node, must_know=arguments.wait):
-            say(line)
-        if not arguments.wait:
-            return DONE
-        wait = NodeWait(objects, arguments.node, clock, threading.Event())
-        return wait.until_empty(arguments.timeout)
+            tell(uncordon_node(objects, node))
+        else:
+            for line in cordon_node(objects, node, must_know=arguments.wait):
+                tell(line)
+            if arguments.wait:
+                wait = NodeWait(objects, node, SystemClock(), threading.Event(), tell)
+                code = wait.until_empty(arguments.timeout)
+        if arguments.output != "text":
+            print_answer(answer_of_node(objects, node), arguments.output)
+        return code
 
-    return run_reported(drain)
+    return run_reported(drain_or_let_pods_back)
+
+
+def answer_of_node(objects: Objects, node: str) -> Answer:
+    """Return for programs whether a node is cordoned, and the jobs that are on it now."""
+    is_cordoned = mapping(find_node(objects, node).get("spec")).get("unschedulable") is True
+    found = residents_of_node(objects, node)
+    jobs = [
+        {
+            "namespace": one.namespace,
+            "name": one.name,
+            "pods": [pod.name for pod in one.pods],
+            "outlook": one.outlook,
+        }
+        for one in found.jobs
+    ]
+    data = {
+        "node": node,
+        "cordoned": is_cordoned,
+        "empty": None if found.unread else not jobs,
+        "jobs": jobs,
+        "unknown": [found.unread] if found.unread else [],
+    }
+    return Answer([], data, [f"node/{node}"])
 
 
 def cordon_node(objects: Objects, node: str, *, must_know: bool = False) -> Iterator[str]:
@@ -185,10 +214,14 @@ class NodeWait:
         node: its name.
         clock: the machine's.
         pause: waits between two looks; one that is set ends the wait.
+        tell: says a sentence to the person who waits.
     """
 
-    def __init__(self, objects: Objects, node: str, clock: Clock, pause: threading.Event) -> None:
+    def __init__(
+        self, objects: Objects, node: str, clock: Clock, pause: threading.Event, tell: Callable[[str], None] = say
+    ) -> None:
         self._objects, self._node, self._clock, self._pause = objects, node, clock, pause
+        self._tell = tell
         self._said: tuple[str, ...] = ()
         self._said_at = 0.0
 
@@ -201,12 +234,12 @@ class NodeWait:
                 raise ClusterError(f"what is on {self._node} is {UNKNOWN}: {residents.unread}")
             waited = self._clock.monotonic() - began
             if not residents.jobs:
-                say(f"{self._node} is empty of Hajob's pods after {age_in_words(round(waited))}")
+                self._tell(f"{self._node} is empty of Hajob's pods after {age_in_words(round(waited))}")
                 return DONE
             self._say_if_changed(residents, waited)
             if 0 < timeout_seconds <= waited:
                 left = counted_noun(len(residents.jobs), "job")
-                say(f"{left} still on {self._node} after {age_in_words(round(waited))}; it stays cordoned")
+                self._tell(f"{left} still on {self._node} after {age_in_words(round(waited))}; it stays cordoned")
                 return NOT_DONE
             self._pause.wait(_POLL_SECONDS)
 
@@ -214,5 +247,5 @@ class NodeWait:
         said = tuple(one.sentence for one in residents.jobs)
         if said != self._said or waited - self._said_at >= _REMINDER_SECONDS:
             for line in said:
-                say(f"{age_in_words(round(waited)):>5}  {line}")
+                self._tell(f"{age_in_words(round(waited)):>5}  {line}")
             self._said, self._said_at = said, waited

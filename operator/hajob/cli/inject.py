@@ -5,7 +5,6 @@ it at the next change, or after five minutes; on process nodes `make inject` mak
 """
 
 import argparse
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -23,7 +22,8 @@ from hajob.cli.injection import (
     node_map_name,
 )
 from hajob.cli.objects import KubernetesObjects, Objects, find_node, path_of_config_maps
-from hajob.cli.options import Commands, add_context_option, add_verb
+from hajob.cli.options import Commands, add_context_option, add_output_option, add_verb
+from hajob.cli.output import FORMATS, Answer, print_answer
 from hajob.clock import SystemClock
 
 _HELP: Final = {
@@ -53,15 +53,32 @@ def add_parser(commands: Commands) -> None:
     parser = add_verb(commands, "inject")
     add_arguments(parser)
     add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_inject)
 
 
 def run_inject(arguments: argparse.Namespace) -> int:
     """Write the fault into the cluster; return 1 where the cluster refuses, 2 where the input makes no sense."""
-    now_ms = SystemClock().now_milliseconds()
-    return run_reported(
-        lambda: write_injection(read_injection(arguments), KubernetesObjects(context=arguments.context), now_ms, print)
-    )
+
+    def write_and_print_injection() -> None:
+        injection, now_ms = read_injection(arguments), SystemClock().now_milliseconds()
+        told = write_injection(injection, KubernetesObjects(context=arguments.context), now_ms)
+        print_answer(answer_of_injection(injection, told), arguments.output)
+
+    return run_reported(write_and_print_injection)
+
+
+def answer_of_injection(injection: Injection, told: str) -> Answer:
+    """Return what was written: in a sentence, or for programs with the node's name."""
+    data = {
+        "node": injection.node,
+        "chip": injection.chip,
+        "kind": injection.kind.value,
+        "code": injection.code or None,
+        "level": injection.level or None,
+        "message": told,
+    }
+    return Answer([told], data, [f"node/{injection.node}"])
 
 
 def read_injection(arguments: argparse.Namespace) -> Injection:
@@ -70,8 +87,8 @@ def read_injection(arguments: argparse.Namespace) -> Injection:
     return Injection.with_usual_values(kind, arguments.node, arguments.chip, arguments.code, arguments.level)
 
 
-def write_injection(injection: Injection, objects: Objects, now_ms: int, say: Callable[[str], object]) -> None:
-    """Write what the writers would write.
+def write_injection(injection: Injection, objects: Objects, now_ms: int) -> str:
+    """Write what the writers would write; return what was done, in a sentence.
 
     Raises:
         ClusterError: the cluster refuses, or there is no such node; of a node that is gone faults can be removed.
@@ -96,4 +113,4 @@ def write_injection(injection: Injection, objects: Objects, now_ms: int, say: Ca
             objects.delete_object(node_path)
     where = injection.node if injection.chip is None else f"{injection.node} chip {injection.chip}"
     what = "has no simulated fault any more" if recovers else f"has {injection.code} ({injection.level})"
-    say(f"{where} {what}: see `kubectl hajob quarantine` and the incidents of the job")
+    return f"{where} {what}: see `kubectl hajob quarantine` and the incidents of the job"

@@ -84,11 +84,11 @@ def test_a_fault_is_injected_and_taken_back(
     path = f"{path_of_config_maps('kube-system')}/mindx-dl-deviceinfo-{node}"
     try:
         for words in (("chip", node, "3"), ("memory", node, "2"), ("switch", node)):
-            inject.write_injection(inject.read_injection(ask("inject", *words)), objects, NOW_MS, said.append)
+            said.append(inject.write_injection(inject.read_injection(ask("inject", *words)), objects, NOW_MS))
         found = facts.facts_of_objects([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)
         assert found["rejected"] == []
         assert sorted(row["code"] for row in found["facts"]) == ["40F84E00", "80E01801", "[0x00f1ff06,155910,na,na]"]
-        inject.write_injection(inject.read_injection(ask("inject", "recover", node)), objects, NOW_MS, said.append)
+        said.append(inject.write_injection(inject.read_injection(ask("inject", "recover", node)), objects, NOW_MS))
         assert (
             facts.facts_of_objects([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)["facts"]
             == []

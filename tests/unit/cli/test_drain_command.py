@@ -6,10 +6,12 @@ import threading
 from typing import Any
 
 import pytest
+import yaml
 
 from hajob.api.base import Json
 from hajob.cli import drain
 from hajob.cli.cluster import ClusterError
+from hajob.cli.main import build_parser
 from hajob.plan.state import JobPhase
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.told_job import NAME, NAMESPACE, told_job
@@ -94,6 +96,26 @@ def test_a_drain_is_taken_back() -> None:
     assert drain.uncordon_node(there, "node-1") == "node-1 takes pods again"
     assert there.written == [(NODE, {"spec": {"unschedulable": None}})]
     assert drain.uncordon_node(server(), "node-1") == "nothing changes: node-1 is not cordoned"
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "name"])
+def test_a_program_gets_one_answer_of_a_drain(
+    output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = server(unschedulable=True)
+    monkeypatch.setattr(drain, "KubernetesObjects", lambda **_: there)
+    parser = build_parser(["drain"])
+    arguments = parser.parse_args(["drain", "node-1", "-o", output])
+    assert arguments.run(arguments) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines() == ["node-1 is cordoned already", MOVES]
+    if output == "name":
+        assert said.out == "node/node-1\n"
+        return
+    told = yaml.safe_load(said.out)
+    assert (told["node"], told["empty"], told["unknown"]) == ("node-1", False, [])
+    assert [(job["name"], job["pods"]) for job in told["jobs"]] == [(NAME, [f"{NAME}-1-aa"])]
+    assert told["cordoned"] is True
 
 
 class Pauses(threading.Event):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hajob.cli import inject
 from hajob.cli.cluster import ClusterError
 from hajob.cli.facts import facts_of_objects
 from hajob.cli.injection import DEFAULTS, Injection, InjectionKind, device_config_map, node_config_map
+from hajob.cli.main import build_parser
 from hajob.domain.hardware import Level
 from hajob.sources import registry
 from hajob.sources.fault_codes import LEVEL_WORDS
@@ -39,7 +41,7 @@ def injected(*words: str, objects: FakeCommandObjects | None = None) -> FakeComm
     parser = argparse.ArgumentParser()
     inject.add_arguments(parser)
     found = objects or FakeCommandObjects()
-    inject.write_injection(inject.read_injection(parser.parse_args(words)), found, NOW_MS, lambda _: None)
+    inject.write_injection(inject.read_injection(parser.parse_args(words)), found, NOW_MS)
     return found
 
 
@@ -49,6 +51,21 @@ def seen(objects: FakeCommandObjects) -> list[tuple[str, Level | None]]:
     ]
     assert [one.rejected for one in readings] == [[] for _ in readings]
     return [(fact.code, fact.level) for one in readings for fact in one.facts]
+
+
+def test_what_was_injected_is_told_to_programs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = FakeCommandObjects()
+    monkeypatch.setattr(inject, "KubernetesObjects", lambda **_: objects)
+    for output in ("json", "name"):
+        arguments = build_parser(["inject"]).parse_args(["inject", "chip", "n1", "3", "-o", output])
+        assert arguments.run(arguments) == 0
+    *told, name = capsys.readouterr().out.splitlines()
+    read = json.loads("\n".join(told))
+    told_of = ("n1", 3, "chip", DEFAULTS[InjectionKind.CHIP][0])
+    assert (read["node"], read["chip"], read["kind"], read["code"]) == told_of
+    assert name == "node/n1"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in InjectionKind if kind is not InjectionKind.RECOVER])
