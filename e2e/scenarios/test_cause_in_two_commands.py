@@ -78,7 +78,7 @@ TRAININGS: Final = {
         fault="rank=0 step=9 at=updated do=nan always=1",
         spec={"recovery": {"logRules": [RULE], "maxProgramFailures": 1}},
     ),
-    "is-slow": Wrong(("s a step",), fault="rank=1 at=forward do=slow seconds=2 always=1"),
+    "is-slow": Wrong(("s a step", "stacks JOB --times"), fault="rank=1 at=forward do=slow seconds=2 always=1"),
     "read-only": Wrong(
         ("is readOnly: no checkpoint could be saved",),
         container={"volumeMounts": [{"name": "checkpoints", "mountPath": "/ckpt", "readOnly": True}]},

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -67,6 +69,8 @@ for pid, (path, number, rank, status) in sorted(found.items(), key=lambda one: i
 """For any Python from 3.7 on: it is the image's."""
 _PYTHON: Final = ("python3", "-c", SCRIPT)
 _FRAMES: Final = 12
+_PAUSE_SECONDS: Final = 0.7
+"""Between two looks: no multiple of usual step times, or each look would meet the same moment of a step."""
 _STARTER: Final = re.compile(r'File "(<frozen runpy>|[^"]*/entry\.py)"')
 
 
@@ -77,6 +81,7 @@ class RankStack:
     rank: int
     stack: str
     problem: str = ""
+    node: str = ""
 
     @property
     def main_thread(self) -> tuple[str, ...]:
@@ -97,6 +102,13 @@ def add_parser(commands: Commands) -> None:
     parser = add_verb(commands, "stacks")
     add_job(parser)
     parser.add_argument("--rank", type=int, metavar="R", help="ask only the pod of this rank (default: all pods)")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=1,
+        metavar="N",
+        help="look N times, and name the ranks that keep the others waiting (default: %(default)s)",
+    )
     parser.add_argument("--all-threads", action="store_true", help="print every thread of every rank")
     add_context_option(parser)
     add_output_option(parser, WITHOUT_NAMES)
@@ -109,8 +121,17 @@ def run_stacks(arguments: argparse.Namespace) -> int:
     def print_stacks() -> None:
         cluster = KubernetesCluster(context=arguments.context)
         namespace = arguments.namespace or cluster.namespace
-        found, problems = take_stacks(cluster, namespace, arguments.job, arguments.rank)
+        if arguments.times < 1:
+            raise ValueError(f"--times {arguments.times}: it takes one look at least")
+        looks = []
+        for number in range(arguments.times):
+            if number:
+                threading.Event().wait(_PAUSE_SECONDS)
+            looks.append(take_stacks(cluster, namespace, arguments.job, arguments.rank))
+        found, problems = looks[-1]
         answer = answer_with_stacks(arguments.job, found, problems, all_threads=arguments.all_threads)
+        if arguments.times > 1:
+            answer = with_ranks_apart(answer, [look for look, _ in looks])
         print_answer(answer, arguments.output)
 
     return run_reported(print_stacks)
@@ -136,7 +157,8 @@ def take_stacks(
     problems: list[str] = []
     for pod in running:
         try:
-            found += _ask_pod(cluster, Container(namespace, name_of_object(pod), names.TRAINER_CONTAINER))
+            node = text(mapping(pod.get("spec")).get("nodeName"))
+            found += _ask_pod(cluster, Container(namespace, name_of_object(pod), names.TRAINER_CONTAINER), node)
         except ClusterError as problem:
             problems.append(str(problem))
     if not found and problems:
@@ -156,7 +178,7 @@ def _ranks_of_pod(job: Json, pod: Json) -> range:
     return range(node_rank * chips, (node_rank + 1) * chips)
 
 
-def _ask_pod(cluster: KubernetesCluster, container: Container) -> Iterator[RankStack]:
+def _ask_pod(cluster: KubernetesCluster, container: Container, node: str) -> Iterator[RankStack]:
     written, complaints = bytearray(), bytearray()
     streams = Streams(written.extend, complaints.extend)
     code = cluster.execute_in_container(container, [*_PYTHON], streams, hold=False)
@@ -168,7 +190,7 @@ def _ask_pod(cluster: KubernetesCluster, container: Container) -> Iterator[RankS
         raise ClusterError(f"pod {container.pod} has no rank that was started through the launcher's entry")
     for line in lines:
         told = json.loads(line)
-        yield RankStack(told["rank"], harmless_text(told["stack"]), told["problem"])
+        yield RankStack(told["rank"], harmless_text(told["stack"]), told["problem"], node)
 
 
 def answer_with_stacks(
@@ -199,6 +221,55 @@ def answer_with_stacks(
         for one in found
     ]
     return Answer(told or [f"no rank of {job} was found"], data)
+
+
+def with_ranks_apart(answer: Answer, looks: Sequence[Sequence[RankStack]]) -> Answer:
+    """Return an answer with the ranks that stood elsewhere than most of the others, and how often, before the rest.
+
+    Steps do not tell a slow rank, because at each one everybody waits for it. But while most wait at one place, the
+    one that they wait for stands elsewhere.
+    """
+    apart, seen = Counter[RankPlace](), 0
+    for look in looks:
+        found = ranks_apart(look)
+        seen += found is not None
+        apart.update(found or ())
+    told = list(_sentences_of_apart(apart, seen, len(looks)))
+    data = {
+        "looks": len(looks),
+        "looksWithMost": seen,
+        "apart": [{"rank": one.rank, "node": one.node, "times": times} for one, times in apart.most_common()],
+        "ranks": answer.data,
+    }
+    return Answer([*told, "the last look:", *answer.told], data)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RankPlace:
+    """A rank and the node that it is on."""
+
+    rank: int
+    node: str
+
+
+def ranks_apart(look: Sequence[RankStack]) -> list[RankPlace] | None:
+    """Return the ranks that stand elsewhere than most of the others; None where no place has most of them."""
+    places = {one.rank: one.main_thread for one in look if not one.problem}
+    most, number = next(iter(Counter(places.values()).most_common(1)), ((), 0))
+    if 2 * number <= len(places):
+        return None
+    return [RankPlace(one.rank, one.node) for one in look if places.get(one.rank, most) != most]
+
+
+def _sentences_of_apart(apart: Counter[RankPlace], seen: int, looks: int) -> Iterator[str]:
+    if not seen:
+        yield f"in none of {looks} looks most ranks stood at one place: who is slow cannot be known from that"
+    elif not apart:
+        yield f"in {seen} of {looks} looks most ranks stood at one place and none elsewhere: nobody is seen to be slow"
+    for one, times in sorted(apart.items(), key=lambda item: (-item[1], item[0])):
+        told = f"rank {one.rank} on {one.node or UNKNOWN} stood apart in {times} of {looks} looks"
+        # Once may be chance: every rank is the last one now and then.
+        yield f"{told}; the others wait for it" if times > 1 and 2 * times > seen else told
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:

@@ -78,6 +78,8 @@ def _explain_job(objects: ReadObjects, job: JobView) -> Iterator[Said]:
     yield from _explain_incident(job)
     if not ended:
         yield from _explain_protection(job)
+    if job.state in _STEPPING:
+        yield from _explain_pace(job)
 
 
 def _explain_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
@@ -137,6 +139,21 @@ def _explain_pods(objects: ReadObjects, job: JobView) -> Iterator[Said]:
 
 def _node_in_words(pod: PodView) -> str:
     return f" on {pod.node_name}" if pod.node_name else ""
+
+
+_STEPPING: Final = frozenset({"Running", "Shrunk", "Unprotected"})
+"""States in which steps end, or should."""
+
+
+def _explain_pace(job: JobView) -> Iterator[Said]:
+    """Yield how long a step takes, and how to find who makes it long."""
+    took = text(job.summary.get("stepTime"))
+    if took and job.is_well:
+        yield Said(
+            "pace",
+            f"{took} a step; all ranks wait for the slowest in each step, so steps do not tell which one that is",
+            "if it is slow: `kubectl hajob stacks JOB --times 5` names who keeps the others waiting",
+        )
 
 
 def _explain_incident(job: JobView) -> Iterator[Said]:

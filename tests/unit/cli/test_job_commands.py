@@ -99,6 +99,8 @@ def test_why_names_what_was_refused_and_what_to_change() -> None:
         "refused     Retry: PodAlive was not met (Retry and InPlace need the pod)",
         "protection  not Replace: no free node fits",
         "            -> Keep a node free for replacements; quarantines and taints may exclude nodes that look free.",
+        "pace        1.42s a step; all ranks wait for the slowest in each step, so steps do not tell which one that is",
+        "            -> if it is slow: `kubectl hajob stacks JOB --times 5` names who keeps the others waiting",
     ]
 
 

@@ -18,7 +18,7 @@ from e2e.bootstrap.paths import CHECKOUT
 from hajob.cli import stacks
 from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.output import plain_lines
-from hajob.cli.stacks import RankStack, answer_with_stacks, ranks_in_words, take_stacks
+from hajob.cli.stacks import RankStack, answer_with_stacks, ranks_in_words, take_stacks, with_ranks_apart
 from tests.rigs.told_job import NAME, NAMESPACE, told_job
 from tests.rigs.told_server import rank_pod_object
 
@@ -160,6 +160,30 @@ def test_where_nobody_may_be_asked_it_is_an_error() -> None:
         asked(ClusterError("the right to create pods/exec is needed"))
     with pytest.raises(ClusterError, match=f"no pod of {NAME} runs"):
         asked()
+
+
+def looks_at(*stacks_of_ranks: str) -> list[RankStack]:
+    return [RankStack(rank, stack, node=f"node-{rank}") for rank, stack in enumerate(stacks_of_ranks)]
+
+
+def test_who_stands_apart_again_and_again_is_named() -> None:
+    looks = [looks_at(WAITS, READS, WAITS, WAITS), looks_at(WAITS, READS, WAITS, WAITS), looks_at(READS, *[WAITS] * 3)]
+    answer = with_ranks_apart(answer_with_stacks(NAME, looks[-1], []), looks)
+    assert list(plain_lines(answer.told))[:3] == [
+        "rank 1 on node-1 stood apart in 2 of 3 looks; the others wait for it",
+        "rank 0 on node-0 stood apart in 1 of 3 looks",
+        "the last look:",
+    ]
+    assert answer.data["apart"][0] == {"rank": 1, "node": "node-1", "times": 2}
+
+
+def test_where_ranks_stand_everywhere_nobody_is_named() -> None:
+    looks = [looks_at(WAITS, WAITS, READS, READS), looks_at(READS, WAITS, WAITS, READS)]
+    (first, *_) = plain_lines(with_ranks_apart(answer_with_stacks(NAME, looks[0], []), looks).told)
+    assert first == "in none of 2 looks most ranks stood at one place: who is slow cannot be known from that"
+    together = [looks_at(WAITS, WAITS), looks_at(WAITS, WAITS)]
+    (first, *_) = plain_lines(with_ranks_apart(answer_with_stacks(NAME, together[0], []), together).told)
+    assert first.endswith("nobody is seen to be slow")
 
 
 def test_ranks_are_named_in_runs() -> None:
