@@ -195,17 +195,27 @@ class Gatherer:
             lambda: setattr(found, "local_queues", _items_where_served(objects, f"{group}/localqueues")),
         )
         if found.local_queues is None:
+            group_of_all = partial(objects.find_object, f"/apis/{names.KUEUE_GROUP}")
+            self._try_to_look(
+                Look.SCHEDULERS, "get the API groups", lambda: setattr(found, "is_old", group_of_all() is not None)
+            )
             return found
-        queues = partial(_list_of_items, objects, f"{group}/clusterqueues")
-        flavors = partial(_list_of_items, objects, f"{group}/resourceflavors")
-        self._try_to_look(Look.SCHEDULERS, "list clusterqueues", lambda: found.cluster_queues.extend(queues()))
-        self._try_to_look(Look.SCHEDULERS, "list resourceflavors", lambda: found.flavors.extend(flavors()))
+        for what, path, known in (
+            ("list clusterqueues", f"{group}/clusterqueues", found.cluster_queues),
+            ("list resourceflavors", f"{group}/resourceflavors", found.flavors),
+            ("list admissionchecks", f"{group}/admissionchecks", found.checks),
+            ("list namespaces", "/api/v1/namespaces", found.namespaces),
+        ):
+            self._try_to_look(Look.SCHEDULERS, what, partial(self._read_list, path, known))
         self._try_to_look(
             Look.SCHEDULERS,
             "get configmaps in kueue-system",
             lambda: setattr(found, "configuration", objects.find_object(CONFIGURATION)),
         )
         return found
+
+    def _read_list(self, path: str, known: list[Json]) -> None:
+        known.extend(_list_of_items(self._objects, path))
 
     def gather_workloads(self) -> list[Json] | None:
         """Collect what may be a component of MindCluster; None: not all of it may be read."""

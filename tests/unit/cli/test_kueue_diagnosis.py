@@ -26,7 +26,15 @@ def local_queue(name: str = "q", cluster_queue: str = "cq") -> Json:
 
 def cluster_queue(*covered: str, **spec: Any) -> Json:
     group = {"coveredResources": list(covered), "flavors": [{"name": "a2"}]}
-    return {"metadata": {"name": "cq"}, "spec": {"resourceGroups": [group], **spec}}
+    usual = {"resourceGroups": [group], "namespaceSelector": {}}
+    return {"metadata": {"name": "cq"}, "spec": {**usual, **spec}}
+
+
+ALL = ("cpu", "memory", "huawei.com/Ascend910")
+
+
+def check(controller: str) -> Json:
+    return {"metadata": {"name": "budget"}, "spec": {"controllerName": controller}}
 
 
 def configuration(**content: Any) -> Json:
@@ -41,8 +49,10 @@ SOUND: dict[str, Any] = {
 }
 
 
-def told(pods: list[Json] | None = None, served: str = "true", **gathered: Any) -> list[tuple[Grade, str]]:
-    found = findings_of_kueue(KueueObjects(**{**SOUND, **gathered}), operator(served), [JOB], pods or [])
+def told(
+    pods: list[Json] | None = None, served: str = "true", job: Json | None = None, **gathered: Any
+) -> list[tuple[Grade, str]]:
+    found = findings_of_kueue(KueueObjects(**{**SOUND, **gathered}), operator(served), [job or JOB], pods or [])
     return [(one.grade, one.message) for one in found]
 
 
@@ -55,8 +65,55 @@ def test_a_sound_queue_is_only_told() -> None:
     [
         ({"local_queues": []}, "there is no LocalQueue q in t"),
         ({"cluster_queues": []}, "ClusterQueue cq, which does not exist"),
-        ({"cluster_queues": [cluster_queue("cpu", "memory", stopPolicy="Hold")]}, "is stopped (Hold)"),
-        ({"cluster_queues": [cluster_queue("huawei.com/Ascend910")]}, "does not cover cpu and memory"),
+        ({"cluster_queues": [cluster_queue(*ALL, stopPolicy="Hold")]}, "ClusterQueue cq is stopped (Hold)"),
+        (
+            {"local_queues": [{**local_queue(), "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}}]},
+            "LocalQueue q is",
+        ),
+        ({"cluster_queues": [cluster_queue("cpu", "memory")]}, "does not cover huawei.com/Ascend910"),
+        ({"cluster_queues": [cluster_queue(*ALL, namespaceSelector=None)]}, "does not serve namespace t"),
+        (
+            {"cluster_queues": [cluster_queue(*ALL, namespaceSelector={"matchLabels": {"team": "a"}})]},
+            "does not serve namespace t",
+        ),
+        (
+            {
+                "cluster_queues": [
+                    cluster_queue(*ALL, admissionChecksStrategy={"admissionChecks": [{"name": "budget"}]})
+                ],
+                "checks": [check("kueue.x-k8s.io/multikueue")],
+            },
+            "sends jobs to other clusters",
+        ),
+        (
+            {
+                "cluster_queues": [
+                    {
+                        **cluster_queue(*ALL),
+                        "status": {"conditions": [{"type": "Active", "status": "False", "message": "FlavorNotFound"}]},
+                    }
+                ]
+            },
+            "is not active, and admits nobody: FlavorNotFound",
+        ),
+        (
+            {"configuration": configuration(manageJobsWithoutQueueName=True, integrations={"frameworks": ["pod"]})},
+            "has manageJobsWithoutQueueName",
+        ),
+        (
+            {
+                "configuration": configuration(
+                    integrations={"externalFrameworks": [KNOWN]},
+                    resources={
+                        "transformations": [
+                            {"input": "huawei.com/Ascend910", "strategy": "Replace", "outputs": {"credits": 4}}
+                        ]
+                    },
+                )
+            },
+            "does not cover credits",
+        ),
+        ({"cluster_queues": [cluster_queue("huawei.com/Ascend910")]}, "does not cover cpu and memory, which"),
         ({"flavors": [{"metadata": {"name": "a2"}, "spec": {"topologyName": "racks"}}]}, "has topologyName racks"),
         (
             {"local_queues": [local_queue(), local_queue("default")], "configuration": configuration(integrations={})},
@@ -82,6 +139,30 @@ def test_what_would_break_a_job_is_a_problem(gathered: dict[str, Any], words: st
             "configuration": configuration(resources={"quotaCheckStrategy": "IgnoreUndeclared"}),
         },
         {"local_queues": [local_queue(), local_queue("default")]},
+        {
+            "cluster_queues": [
+                cluster_queue(*ALL, namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "t"}})
+            ]
+        },
+        {
+            "cluster_queues": [
+                cluster_queue(
+                    *ALL,
+                    namespaceSelector={"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]},
+                    admissionChecksStrategy={"admissionChecks": [{"name": "budget"}]},
+                )
+            ],
+            "checks": [check("example.com/budget")],
+            "namespaces": [{"metadata": {"name": "t", "labels": {"team": "a"}}}],
+        },
+        {
+            "local_queues": [local_queue(), local_queue("default")],
+            "configuration": configuration(
+                managedJobsNamespaceSelector={
+                    "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["t"]}]
+                }
+            ),
+        },
         {
             "local_queues": [local_queue(), local_queue("default")],
             "configuration": configuration(integrations={"frameworks": ["batch/job"]}),
@@ -123,3 +204,43 @@ def test_a_limit_on_the_start_of_pods_is_noted() -> None:
 @pytest.mark.parametrize("damage", [{"data": {"controller_manager_config.yaml": "a: ["}}, {"data": 3}, {}])
 def test_a_damaged_configuration_is_not_known(damage: Json) -> None:
     assert told(configuration=damage)[0][0] is Grade.FINE
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_job_without_a_queue_is_taken_by_default(known: bool) -> None:
+    job = {"metadata": {"namespace": "t", "name": "job"}}
+    integrations = {"externalFrameworks": [KNOWN] if known else []}
+    found = told(
+        job=job,
+        local_queues=[local_queue(), local_queue("default")],
+        configuration=configuration(integrations=integrations),
+    )
+    words = "the job names no queue" if known else "Kueue does not know HATrainingJobs"
+    assert [words in message for grade, message in found if grade is Grade.PROBLEM] == [True]
+    assert [grade for grade, _ in told(job=job)] == [Grade.FINE]
+
+
+def test_a_webhook_that_refuses_pods_is_named() -> None:
+    message = 'Internal error occurred: failed calling webhook "mpod.kb.io": context deadline exceeded'
+    status = {"conditions": [{"type": "Scheduled", "status": "False", "message": message}]}
+    assert told(job={**JOB, "status": status})[1:] == [(Grade.PROBLEM, f"its pods are refused by a webhook: {message}")]
+
+
+def test_an_older_kueue_is_told_apart_from_none() -> None:
+    assert "does not serve kueue.x-k8s.io/v1beta2" in told(local_queues=None, is_old=True)[0][1]
+
+
+def test_chips_that_nobody_counts_are_noted() -> None:
+    excluded = configuration(
+        integrations={"externalFrameworks": [KNOWN]}, resources={"excludeResourcePrefixes": ["huawei.com/"]}
+    )
+    ((grade, message),) = told(configuration=excluded)[1:]
+    assert grade is Grade.NOTE
+    assert message.startswith("Kueue does not count huawei.com/Ascend910")
+
+
+def test_limits_on_starts_are_told_whole() -> None:
+    late = {"timeout": "3m", "blockAdmission": True, "requeuingStrategy": {"backoffLimitCount": 2}}
+    found = told(configuration=configuration(waitForPodsReady=late))
+    assert "deactivates it after 2 such evictions" in found[1][1]
+    assert "blockAdmission" in found[2][1]
