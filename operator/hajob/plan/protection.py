@@ -57,6 +57,8 @@ LIVE_PRECONDITIONS: Final[Mapping[str, str]] = {
 }
 """Preconditions of a decision, by name; they are evaluated in hajob.plan.evaluator."""
 
+_NAMED_UNKNOWN: Final = 3
+"""Preconditions named that nobody can see: docs/user/preconditions.md has all, and a status stays small."""
 _SENTENCES: Final[Mapping[str, str]] = {**{one.name: one.sentence for one in PRECONDITIONS}, **LIVE_PRECONDITIONS}
 
 MOST_SHOWN: Final = 16
@@ -122,6 +124,5 @@ def _preconditions_with_status(
 def _unknown_in_words(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return (
-        f"{counted_noun(len(names), 'precondition')} cannot be seen from outside, taken as met: {first_of_list(names)}"
-    )
+    number, first = counted_noun(len(names), "precondition"), first_of_list(names, _NAMED_UNKNOWN)
+    return f"{number} cannot be seen from outside, taken as met: {first}"
