@@ -70,6 +70,13 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_a_replacement_stays_in_the_super_pod_of_its_block",
         ),
     },
+    "no device plugin notes there which chips a pod has": {
+        "test_rank_tables": (
+            "test_the_rank_table_follows_a_replacement",
+            "test_a_rank_started_in_place_reads_the_same_table",
+            "test_chips_that_nobody_notes_are_named",
+        ),
+    },
     "the training image of real nodes has no TaskD, nor its stand-in": {
         "test_taskd": (
             "test_taskd_starts_a_killed_rank_again_in_place",

@@ -15,6 +15,7 @@ from e2e.trainer import checkpoint, manners
 from e2e.trainer.container import leave
 from e2e.trainer.faults import OrderedError
 from e2e.trainer.printing import MINDFORMERS
+from e2e.trainer.rank_table import log_rank_table
 
 if TYPE_CHECKING:
     from e2e.trainer.events import EventLog
@@ -100,6 +101,8 @@ class Handlers:
     def rebuild_group(self, fault_ranks: list[int], _arguments: object, _context: object) -> object:
         """Forget the connections of ranks that have a new process."""
         self._rebuild("rebuild", fault_ranks)
+        training = self._training
+        log_rank_table(training.events, os.environ, training.rank, training.layout.world)
         return self._training.faults.answer("rebuild")
 
     def repair(

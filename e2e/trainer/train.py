@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
     prepare(settings.manners)
     from e2e.trainer.events import EventLog
     from e2e.trainer.faults import Faults
+    from e2e.trainer.rank_table import log_rank_table
     from e2e.trainer.recovery import Handlers
     from e2e.trainer.saving import saver_for
     from e2e.trainer.training import Training
@@ -58,6 +59,7 @@ def main(arguments: list[str]) -> int:
     leads, unbuffered = os.getsid(0) == os.getpid(), "-u" in sys.orig_argv[:3]
     at = place.exec_time_ns or _STARTED
     events.add("exec", at=at, flush=False, variables=_TOLD, leads_session=leads, unbuffered=unbuffered)
+    log_rank_table(events, os.environ, place.rank, place.world)
     faults = Faults(place.rank, settings.log_dir, settings.faults)
     faults.at("startup")
     training = Training(settings, events, faults, mindio, marks, saver_for)

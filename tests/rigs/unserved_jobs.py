@@ -96,7 +96,7 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
     ),
     "a volume named hajob": (
         lambda job: pod(job)["volumes"].append({"name": "hajob", "emptyDir": {}}),
-        "volumes has a name that Hajob's own have (hajob, hajob-tls, hajob-mindio-tls)",
+        "volumes has a name that Hajob's own have (hajob, hajob-tls, hajob-mindio-tls, hajob-rank-table)",
     ),
     "another container with chips": (
         beside(first=True, resources={"limits": {CHIP: 1}}),
@@ -199,6 +199,21 @@ def _inner_mount(job: Json) -> None:
     job["spec"]["checkpoint"] = {"path": "/ckpt/run/1"}
 
 
+TABLE_MOUNT: Json = {"name": "table", "mountPath": "/user/serverid/devindex/config/"}
+
+
+def _reads_table(job: Json, *, policy: str = "Enabled") -> None:
+    """Mount a volume of the user's where the rank table comes."""
+    job["spec"]["network"] = {"rankTablePolicy": policy}
+    pod(job)["volumes"].append({"name": "table", "emptyDir": {}})
+    trainer(job)["volumeMounts"].append(TABLE_MOUNT)
+
+
+def without_table(job: Json) -> None:
+    """Mount a rank table that nobody writes."""
+    _reads_table(job, policy="Disabled")
+
+
 BY_THE_OPERATOR: dict[str, tuple[Edit, str]] = {
     "a mount whose name begins alike": (_mount(mountPath="/ck"), "(mounted are: /ck)"),
     "emptyDir": (_volume(emptyDir={}), "of kind emptyDir, which is empty in each new pod"),
@@ -211,6 +226,10 @@ BY_THE_OPERATOR: dict[str, tuple[Edit, str]] = {
     "a mount that cannot be written": (_mount(readOnly=True), "is readOnly: no checkpoint could be saved"),
     "a directory for each pod": (_mount(subPathExpr="$(POD_NAME)"), "has subPathExpr: $(POD_NAME)"),
     "a path that goes up": (in_spec("checkpoint", path="/ckpt/../tmp"), "spec.checkpoint.path: /ckpt/../tmp: has `..`"),
+    "a mount where the rank table comes": (
+        _reads_table,
+        "volumeMount table at /user/serverid/devindex/config/ is where",
+    ),
     "another number of chips": (
         in_trainer(resources={"limits": {CHIP: 8}}),
         f"container trainer has {CHIP}: 8 in its resources: leave it out; Hajob gives all 2 {CHIP}",

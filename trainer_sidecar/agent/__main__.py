@@ -31,6 +31,7 @@ from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.agent.store.journal import StoreJournal
 from trainer_sidecar.agent.supervise.launcher_client import LauncherClient
+from trainer_sidecar.agent.supervise.rank_table import RankTableFile
 from trainer_sidecar.agent.supervise.user_files import FileOrders
 from trainer_sidecar.agent.taskd.server import TaskdServer
 from trainer_sidecar.environment import SettingsError
@@ -83,6 +84,10 @@ class Agent:
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
         self.checkpoints = Checkpoints(directory, self.node.report_checkpoints, self.files.carry_out_verdict)
         self.node.ports.look_at_checkpoints = self.checkpoints.apply_order
+        if settings.rank_table is not None:
+            table = RankTableFile(settings.rank_table)
+            table.begin_file()
+            self.node.ports.write_rank_table = table.write_table
         self.taskd: TaskdServer | None = None
         if settings.is_followed and settings.node_rank == 0:
             self.taskd = self._make_taskd_server()

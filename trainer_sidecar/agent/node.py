@@ -24,6 +24,7 @@ from trainer_sidecar.agent.report.log_watch import LogWatch
 from trainer_sidecar.agent.report.outbox import GATHERED, Outbox
 from trainer_sidecar.agent.report.ports import AgentPorts
 from trainer_sidecar.agent.report.protection import Protection
+from trainer_sidecar.agent.report.rank_tables import RankTables
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
 from trainer_sidecar.agent.supervise.environment import rank_environment, script_environment
 from trainer_sidecar.agent.supervise.fence import Fence
@@ -57,6 +58,7 @@ class Node:
         self._protection = Protection(settings, self._processes, self.ports)
         self._foreign = ForeignConnections(settings)
         self._fence = Fence(settings.fence_after_seconds, clock.now())
+        self._tables = RankTables(self.ports, is_wanted=settings.rank_table is not None)
         self._checkpoint: pb.CheckpointState | None = None
         self._sign = 0  # when something below the launcher was last seen to compute or print; 0: never
 
@@ -88,6 +90,10 @@ class Node:
             self.outbox.acknowledge_reports(message.acknowledge.sequence)
         elif body == "controller":
             self.ports.apply_controller_line(message.controller)
+        elif body == "rank_table":
+            self._tables.take_table(message.rank_table)
+            self._reconcile_processes()
+            self._report_state()
         else:
             log.warning("a message of the coordinator is not understood: %s", body)
 
@@ -243,7 +249,8 @@ class Node:
             self.ports.send_launcher({"kind": "over"})
             return
         wanted = self._orders.wanted.values()
-        for command, one in commands_to_reconcile(wanted, self._processes.newest, can_start=self._script.ready):
+        can_start = self._script.ready and self._tables.has_table_to_start(self._orders.rank_table)
+        for command, one in commands_to_reconcile(wanted, self._processes.newest, can_start=can_start):
             if command is Command.START:
                 environment = self._start_environment(one)
                 self._send_command("start", one.rank, one.name, environment=environment)
@@ -270,6 +277,9 @@ class Node:
         The agent calls it about every second.
         """
         self._finish.report_due_facts()
+        if self._tables.write_again():
+            self._reconcile_processes()
+            self._report_state()
         if self._processes.refused and not self._orders.over:
             self._reconcile_processes()
         for process in self._fence.processes_to_end(self._clock.now(), self._processes.running_processes()):
@@ -461,6 +471,7 @@ class Node:
                 *self._protection.protection_problems(),
                 *self._foreign.connection_problems(),
                 *self._logs.log_rule_problems(),
+                *self._table_problems(),
             ],
             strangers=self._foreign.number,
             launched=[script.entry, *map(self._with_directory_variable, script.arguments)]
@@ -471,6 +482,10 @@ class Node:
             last_step=self._finish.last_training_step(self._processes.newest.values()) if script.training else 0,
             gate=self.ports.gate_state(),
         )
+
+    def _table_problems(self) -> list[pb.Problem]:
+        why = self._tables.problem
+        return [facts.table_not_written_problem(self._settings, why)] if why else []
 
     def _with_directory_variable(self, argument: str) -> str:
         """Name the job's checkpoint directory by its variable: where a container sees it is the node's affair."""

@@ -62,6 +62,8 @@ class AgentSettings:
     local_address: str = LOOPBACK
     mindio_tls_directory: Path | None = None
     """Of MindIO's own certificates; None: its links are not encrypted."""
+    rank_table: Path | None = None
+    """Where the rank table is written; None: the pod has none."""
 
     @property
     def node_rank(self) -> int:
@@ -109,6 +111,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         is_followed=is_started_by_taskd(environment),
         local_address=environment.get("HAJOB_LOCAL_ADDRESS") or LOOPBACK,
         mindio_tls_directory=Path(directory) if (directory := environment.get(MINDIO_TLS_DIRECTORY)) else None,
+        rank_table=Path(path) if (path := environment.get("RANK_TABLE_FILE")) else None,
     )
 
 

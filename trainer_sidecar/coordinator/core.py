@@ -15,6 +15,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
 from trainer_sidecar.coordinator.attempt import node_orders, start
+from trainer_sidecar.coordinator.attempt.rank_tables import table_to_start_with
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import State
@@ -51,6 +52,7 @@ class CoordinatorCore:
         incidents, presence = Incidents(setup.incarnation), OperatorPresence(now)
         self.job = Job(setup, conversation, Contacts(now), now, incidents, presence)
         self._sent: dict[str, pb.NodeOrder] = {}
+        self._rank_table = ""  # version of the table that ranks are started with
 
     # -- from the operator ----------------------------------------------------------------------------------------
 
@@ -395,12 +397,24 @@ class CoordinatorCore:
     def take_orders(self, limit: int = ALL) -> dict[str, pb.NodeOrder]:
         """Return orders for at most `limit` touched pods; a pod without a stream gets its order at its hello."""
         job, due = self.job, {}
+        self._follow_rank_table()
         for uid in job.effects.take_touched_pods(limit):
             pod = job.roster.pods.get(uid)
             order = node_orders.node_order(job, pod) if pod is not None and pod.connected else None
+            if order is not None:
+                order.rank_table = self._rank_table
             if order is not None and order != self._sent.get(uid):
                 self._sent[uid] = due[uid] = order
         return due
+
+    def _follow_rank_table(self) -> None:
+        """Look whether ranks start with another table, before orders are made; all pods are told of another one."""
+        if not self.job.effects.dirty or self.job.assignment is None or not self.job.assignment.HasField("rank_table"):
+            return
+        # A rank that waits may be in another pod than the one that has come: an order of its own would not follow.
+        before, self._rank_table = self._rank_table, table_to_start_with(self.job)
+        if before != self._rank_table:
+            self.job.touch_all_pods()
 
     def next_report(self, now: float) -> pb.Report:
         """Return the next report to the operator."""

@@ -71,6 +71,11 @@ ANNOTATION_DIGEST: Final = f"{GROUP}/digest"  # of what was asked for: the serve
 LABEL_HOSTNAME: Final = "kubernetes.io/hostname"  # written by the kubelet
 LABEL_NODE_ACCELERATOR: Final = "accelerator"  # written by the device plugin on nodes that have chips
 
+RANK_TABLE_VOLUME: Final = "hajob-rank-table"
+RANK_TABLE_DIRECTORY: Final = "/user/serverid/devindex/config"  # where images made for MindCluster look for hccl.json
+RANK_TABLE_FILE: Final = f"{RANK_TABLE_DIRECTORY}/hccl.json"
+NPU_RESOURCE_NAME: Final = "huawei.com/npu"  # of chips after A3, whose rank tables have another form
+
 TRAINER_CONTAINER: Final = "trainer"
 COORDINATOR_TOKEN_AUDIENCE: Final = f"{GROUP}/coordinator"
 

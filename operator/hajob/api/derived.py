@@ -9,7 +9,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hajob.api.enums import Framework, Launcher, MindIOTLSPolicy, Product, RestartSize
+from hajob.api.constants import NPU_RESOURCE_NAME
+from hajob.api.enums import Framework, Launcher, MindIOTLSPolicy, Product, RankTablePolicy, RestartSize
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
 from hajob.api.status import CopyGroup, Effective
 from hajob.domain.actions import FAULT_ACTIONS, Action
@@ -188,6 +189,11 @@ def nodes_per_block(spec: HATrainingJobSpec) -> int:
     return chips // chips_per_node(spec)
 
 
+def has_rank_table(spec: HATrainingJobSpec) -> bool:
+    """Return whether the rank pods get MindCluster's rank table."""
+    return spec.network.rank_table_policy is RankTablePolicy.ENABLED
+
+
 def why_not_served(spec: HATrainingJobSpec) -> str:
     """Say in a sentence what the spec asks for and this version cannot do; empty when there is nothing.
 
@@ -202,6 +208,9 @@ def why_not_served(spec: HATrainingJobSpec) -> str:
         "launcher: TaskD with hostNetwork": taskd and is_on_the_host(spec),
         "network.mindIOTLSPolicy: Enabled with launcher: TaskD": taskd
         and spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
+        "network.rankTablePolicy: Enabled with launcher: TaskD": taskd and has_rank_table(spec),
+        f"network.rankTablePolicy: Enabled with resourceName: {NPU_RESOURCE_NAME}": has_rank_table(spec)
+        and spec.accelerator.resource_name == NPU_RESOURCE_NAME,
         "elastic.restartSize: Available with framework: MindSpore": resizes and spec.framework is Framework.MINDSPORE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
     }

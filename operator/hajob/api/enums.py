@@ -138,6 +138,13 @@ class MindIOTLSPolicy(StrEnum):
     ENABLED = "Enabled"
 
 
+class RankTablePolicy(StrEnum):
+    """Whether rank pods get MindCluster's rank table, hccl.json."""
+
+    DISABLED = "Disabled"
+    ENABLED = "Enabled"
+
+
 class ConditionStatus(StrEnum):
     """The status of a condition as Kubernetes spells it."""
 

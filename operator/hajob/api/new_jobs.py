@@ -16,6 +16,7 @@ from hajob.api.constants import (
     ANNOTATION_SCHEDULE_POLICY,
     DEFAULT_SCHEDULER,
     HOOK_CONTAINER,
+    RANK_TABLE_VOLUME,
     TRAINER_CONTAINER,
 )
 from hajob.domain.patience import LONGEST_WAIT_SECONDS, MINDIO_WAIT_SECONDS
@@ -27,7 +28,7 @@ _POD: Final = "self.spec.template.spec"
 _PATH: Final = "spec.template.spec"
 _TAKEN: Final = ("agent", "install", "controller", HOOK_CONTAINER)
 """Container names of Hajob's: by them it knows whose end is the end of a pod's work."""
-_TAKEN_VOLUMES: Final = ("hajob", "hajob-tls", "hajob-mindio-tls")
+_TAKEN_VOLUMES: Final = ("hajob", "hajob-tls", "hajob-mindio-tls", RANK_TABLE_VOLUME)
 
 
 def _refusal_rules(served: str, message: str, *, field: str, told: str = "", fixed: bool = False) -> tuple[Json, ...]:

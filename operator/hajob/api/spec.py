@@ -30,6 +30,7 @@ from hajob.api.enums import (
     MindIOTLSPolicy,
     Product,
     Rail,
+    RankTablePolicy,
     RecoveryMode,
     RestartCheckpointPolicy,
     RestartSize,
@@ -357,6 +358,9 @@ class Network(ApiModel):
     mindio_tls_policy: Annotated[MindIOTLSPolicy, Field(alias="mindIOTLSPolicy")] = MindIOTLSPolicy.DISABLED
     """Whether the gates and MindIO's controller speak TLS, by certificates of MindIO's own made for the job. Ranks may
     speak it to their gate, too (MindSpeed-LLM and MindSpore switch it off). Immutable."""
+    rank_table_policy: RankTablePolicy = RankTablePolicy.DISABLED
+    """Whether each rank pod has hccl.json, MindCluster's rank table, in /user/serverid/devindex/config; RANK_TABLE_FILE
+    names it. Ranks start once it has the chips of all pods. Immutable."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -439,6 +443,11 @@ SPEC_RULES: Final = validation_rules(
         "self.network.mindIOTLSPolicy == oldSelf.network.mindIOTLSPolicy",
         f"spec.network.mindIOTLSPolicy cannot be changed: {_IDENTITY}",
         field=".network.mindIOTLSPolicy",
+    ),
+    validation_rule(
+        "self.network.rankTablePolicy == oldSelf.network.rankTablePolicy",
+        f"spec.network.rankTablePolicy cannot be changed: {_IDENTITY}",
+        field=".network.rankTablePolicy",
     ),
     TEMPLATE_UNCHANGED,
 )

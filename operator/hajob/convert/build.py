@@ -14,10 +14,16 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.constants import JOB_NAME_MAX_LENGTH
 from hajob.api.derived import CHIPS_PER_NODE
-from hajob.api.enums import Framework, Product
+from hajob.api.enums import Framework, Product, RankTablePolicy
 from hajob.convert import command_line
 from hajob.convert.foreign_job import Findings, ForeignJob, PodGroup
-from hajob.convert.pod_template import chips_of_pod, convert_template, trainer_of_pod, without_words_of_others
+from hajob.convert.pod_template import (
+    chips_of_pod,
+    convert_template,
+    reads_rank_table,
+    trainer_of_pod,
+    without_words_of_others,
+)
 from hajob.domain.patience import LONGEST_WAIT_SECONDS
 from hajob.pods.rank_pod import innermost_mount
 from hajob.sources.reading import items, mapping, parse_whole_number, text
@@ -72,6 +78,8 @@ def build_job(job: ForeignJob, found: Findings) -> Json | None:
     spec["template"] = template
     if job.suspend:
         spec["suspend"] = True
+    if reads_rank_table(group.template["spec"], is_mindspore="framework" in spec):
+        spec["network"] = {"rankTablePolicy": RankTablePolicy.ENABLED.value}
     spec |= job.fields
     if recovery := _recovery_of_job(job, found):
         spec["recovery"] = recovery

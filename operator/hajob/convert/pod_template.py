@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hajob.api.base import Json
-from hajob.api.constants import TRAINER_CONTAINER
+from hajob.api.constants import RANK_TABLE_DIRECTORY, TRAINER_CONTAINER
 from hajob.api.new_jobs import LONGEST_GRACE_SECONDS
 from hajob.convert.foreign_job import Findings
 from hajob.sources.reading import items, mapping, parse_whole_number, text
@@ -50,7 +50,7 @@ _SET_BY_HAJOB: Final = frozenset(
 """Variables of launchers, TaskD and Ascend Operator; Hajob's launcher sets what the ranks need of them."""
 _DEVICES: Final = "ASCEND_VISIBLE_DEVICES"
 _PORTS: Final = frozenset({"ascendjob-port", "ttp-port", "taskd-port", "pytorchjob-port"})
-_TABLES: Final = ("/user/serverid/devindex/config", "/user/restore/reset/config")
+_TABLES: Final = (RANK_TABLE_DIRECTORY, "/user/restore/reset/config")
 """Where Ascend Operator and the device plugin of older jobs put files for the pods."""
 _PLACED_BY_JOB: Final = ("job-name", "job-role", "replica-type")
 """What ends the keys by which jobs of others keep their own pods apart."""
@@ -102,6 +102,19 @@ def trainer_of_pod(spec: Mapping[str, Any]) -> Json | None:
     """Return the container that trains: the one with chips, else the first; None: there is no container."""
     containers = list(_containers_of_pod(spec))
     return next((one for one in containers if chips_of_pod({"containers": [one]})[1]), next(iter(containers), None))
+
+
+def reads_rank_table(spec: Mapping[str, Any], *, is_mindspore: bool) -> bool:
+    """Return whether the pod reads a rank table: it says where, or trains with MindSpore and mounts one.
+
+    Samples for PyTorch mount one as well, and set up their communication by a store.
+    """
+    trainer = mapping(trainer_of_pod(spec))
+    if any(mapping(one).get("name") == "RANK_TABLE_FILE" for one in items(trainer.get("env"))):
+        return True
+    # Not for every mount: a job with a rank table cannot shrink.
+    mounted = (text(mapping(one).get("mountPath")).rstrip("/") for one in items(trainer.get("volumeMounts")))
+    return is_mindspore and RANK_TABLE_DIRECTORY in mounted
 
 
 def convert_template(template: Json, found: Findings) -> Json:
@@ -202,8 +215,8 @@ def _convert_volumes(spec: Json, found: Findings) -> None:
     tables = {text(one.get("name")) for one in mounts if one.get("mountPath") in _TABLES} & volumes.keys()
     if tables:
         found.leave_out(
-            f"volumes {', '.join(sorted(tables))}: tables of ranks and resets that other operators write; a script "
-            "that reads RANK_TABLE_FILE needs another way to set up its communication"
+            f"volumes {', '.join(sorted(tables))}: tables of ranks and resets that other operators write; for a "
+            "script that reads RANK_TABLE_FILE Hajob writes it with network.rankTablePolicy: Enabled"
         )
     # A JobSet or StatefulSet makes claims for its pods, whose mounts then name volumes of no template.
     kept = volumes.keys() - tables

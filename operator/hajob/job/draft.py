@@ -75,7 +75,10 @@ def draft_status(
             held_back=snapshot.cluster.faults.why_held() if state.phase not in ENDED else "",
             start_waits=why_start_waits(snapshot) if memos.start.held_since is not None else "",
             to_leave=snapshot.nodes_to_leave,
-            wait=wait_of_job(state, view, policy, now, snapshot.gang_wait or shortage_of_pods(pods, not_created)),
+            wait=wait_of_job(
+                state, view, policy, now, snapshot.gang_wait or shortage_of_pods(pods, not_created) or memos.tables.told
+            ),
+            rank_table_wait=memos.tables.told,
             step_ms=snapshot.pace.milliseconds_per_step,
             unsatisfiable=_why_unsatisfiable(snapshot),
             shortfall=_shortfall_in_words(snapshot),

@@ -12,6 +12,7 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.patience import DECISION_SECONDS, standing_seconds
 from hajob.job.memory import JobMemory
 from hajob.job.policies.start_gate import StartMemo, holds_start
+from hajob.job.rank_tables import rank_table_to_send
 from hajob.job.snapshot import JobSnapshot
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
@@ -120,6 +121,7 @@ def build_assignment(snapshot: JobSnapshot, revision: int) -> wire.Assignment:
             passed_over=state.passed_over,
         ),
         pause_work=_work_of_pause(snapshot),
+        rank_table=rank_table_to_send(snapshot),
     )
 
 

@@ -273,14 +273,15 @@ class ReconcileLoop:
 
     def _ask_policies(self) -> Wants:
         """Return what the policies want, once they have nothing to tell the table any more."""
-        missing, spares_missing = self._snapshots.creation.why_missing, self.memos.spares.why_missing
+        missing = self._snapshots.creation.why_missing
+        told = self.memos.spares.why_missing, self.memos.tables.told
         for _ in range(TURNS):
             wants = self._ask_each_policy(self.take_snapshot())
             self._owner.apply_seen((*wants.announcements, *wants.events))
             if not wants.events:
                 break
         self._tell_missing(missing)
-        if self.memos.spares.why_missing != spares_missing:
+        if told != (self.memos.spares.why_missing, self.memos.tables.told):
             self._owner.status.publish_status(lazy=True)
         return wants
 

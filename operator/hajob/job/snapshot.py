@@ -47,6 +47,7 @@ from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.pod_group import PodGroupView
+from hajob.sources.rank_table import RankTable
 from hajob.sources.workload import WorkloadView
 
 
@@ -163,6 +164,7 @@ class Kept:
         unfit: what it depends on whether any node will ever do, and why none does.
         shortfall: when it was looked up what the job lacks, and the words.
         notes: generation of the spec, and what is worth knowing of it.
+        rank_table: the pods that it was made of, and the rank table.
     """
 
     demand: tuple[object, Demand] | None = None
@@ -170,6 +172,7 @@ class Kept:
     unfit: tuple[object, str] = (None, "")
     shortfall: tuple[float, str] = (-inf, "")
     notes: tuple[int | None, tuple[str, ...]] = (None, ())
+    rank_table: tuple[tuple[object, ...], RankTable] | None = None
 
 
 @dataclass(frozen=True)

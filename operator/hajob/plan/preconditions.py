@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hajob.api.derived import has_rank_table
 from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind, RankOrder, Sharding
 from hajob.plan.checks import (
@@ -169,6 +170,14 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         trains_on_pytorch,
         lambda s: s.spec.framework.value,
         "PyTorch",
+    ),
+    Precondition(
+        "NoRankTable",
+        _SHRINK,
+        "the communication of all ranks is set up by the rank table, which holds ranks that have left",
+        lambda s: not has_rank_table(s.spec),
+        lambda s: f"network.rankTablePolicy {s.spec.network.rank_table_policy.value}",
+        "Disabled",
     ),
     Precondition(
         "NoExpertParallel",

@@ -6,8 +6,14 @@ from typing import Final
 
 from hajob import log_format
 from hajob.api.base import Json
-from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
-from hajob.api.derived import chips_per_node, is_on_the_host, world_size_of
+from hajob.api.constants import (
+    COORDINATOR_TOKEN_AUDIENCE,
+    RANK_TABLE_DIRECTORY,
+    RANK_TABLE_FILE,
+    RANK_TABLE_VOLUME,
+    TRAINER_CONTAINER,
+)
+from hajob.api.derived import chips_per_node, has_rank_table, is_on_the_host, world_size_of
 from hajob.api.enums import Launcher, MindIOTLSPolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec, Resources
@@ -182,6 +188,22 @@ def mindio_tls_volumes(job: HATrainingJob) -> list[Json]:
         return []
     items = [{"key": key, "path": path} for key, path in MINDIO_TLS_FILES.items()]
     return [{"name": MINDIO_TLS_VOLUME, "secret": {"secretName": tls_secret_name(job), "items": items}}]
+
+
+def rank_table_variables(job: HATrainingJob) -> dict[str, str]:
+    """Return the variable that names the rank table; nothing where the job has none."""
+    return {"RANK_TABLE_FILE": RANK_TABLE_FILE} if has_rank_table(job.spec) else {}
+
+
+def rank_table_mounts(job: HATrainingJob, *, read_only: bool) -> list[Json]:
+    """Build the mount of the rank table's directory; nothing where the job has none."""
+    wanted = has_rank_table(job.spec)
+    return [volume_mount(RANK_TABLE_VOLUME, RANK_TABLE_DIRECTORY, read_only=read_only)] if wanted else []
+
+
+def rank_table_volumes(job: HATrainingJob) -> list[Json]:
+    """Build the volume of the rank table, which the agent writes; nothing where the job has none."""
+    return [{"name": RANK_TABLE_VOLUME, "emptyDir": {}}] if has_rank_table(job.spec) else []
 
 
 def token_volume(settings: PodSettings) -> Json:

@@ -68,6 +68,7 @@ def _trainer_container(job: HATrainingJob, settings: PodSettings, node_rank: int
                 **parts.launcher_variable(job.spec),
                 **_block_variables(job, node_rank),
                 **parts.mindio_tls_variables(job, settings),
+                **parts.rank_table_variables(job),
             }
         ),
         *parts.env_of_pod_fields(),
@@ -84,6 +85,7 @@ def _trainer_container(job: HATrainingJob, settings: PodSettings, node_rank: int
         *(result.get("volumeMounts") or []),
         parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory),
         *parts.mindio_tls_mounts(job, settings),
+        *parts.rank_table_mounts(job, read_only=True),
     ]
     if ports := rank_host_ports(job.spec):  # elsewhere the names are the user's
         result["ports"] = [*(result.get("ports") or []), *parts.container_ports(job.spec, ports)]
@@ -110,6 +112,7 @@ def _agent_container(
         **parts.job_variables(job, settings, incarnation),
         "HAJOB_TLS_DIR": settings.tls_directory,
         **parts.mindio_tls_variables(job, settings),
+        **parts.rank_table_variables(job),
         "HAJOB_NODE_RANK": str(node_rank),
         "HAJOB_FENCE_AFTER_SECONDS": str(settings.fence_after_seconds),
         "HAJOB_OUTPUT_DIR": output if output_mount else "",
@@ -120,6 +123,7 @@ def _agent_container(
         parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory),
         parts.volume_mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
         *parts.mindio_tls_mounts(job, settings),
+        *parts.rank_table_mounts(job, read_only=False),
     ]
     for volume in _distinct_mounts(output_mount, checkpoint_mount):  # to look: what is changed, the launcher changes
         propagated = {"mountPropagation"} if volume.get("mountPropagation") == _BIDIRECTIONAL else set()
@@ -196,6 +200,7 @@ def build_rank_pod(
         for container in spec["containers"]
     ]
     volumes = [parts.shared_volume(), parts.tls_volume(job, "agent"), *parts.mindio_tls_volumes(job)]
+    volumes += parts.rank_table_volumes(job)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     spec["affinity"] = rank_affinity(
         job, spec.get("affinity") or {}, excluded_nodes, place, topology=settings.topology_label, super_pod=super_pod

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from hajob.api import constants as names
-from hajob.api.derived import allowed_actions, chips_per_node, why_not_served
+from hajob.api.derived import allowed_actions, chips_per_node, has_rank_table, why_not_served
 from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_refusal
@@ -67,6 +67,7 @@ def refusals_of_spec(spec: HATrainingJobSpec) -> Iterator[str]:
     trainer = trainer_container(dict(pod))
     yield from _checkpoint_refusals(spec, pod, trainer)
     yield from _chip_refusals(spec, pod)
+    yield from _table_refusals(spec, trainer)
     yield from _quantity_refusals(pod)
     for part, container in _containers_of_pod(pod):
         rules = map(mapping, items(container.get("restartPolicyRules")))
@@ -112,6 +113,19 @@ def _checkpoint_refusals(spec: HATrainingJobSpec, pod: Mapping[str, Any], traine
             yield (
                 f"{_POD}.volumes: {name} holds spec.checkpoint.path: {path}, and is of kind {kind}, which {why}: "
                 "choose a volume that all ranks share and that outlives them, such as a persistentVolumeClaim"
+            )
+
+
+def _table_refusals(spec: HATrainingJobSpec, trainer: Mapping[str, Any]) -> Iterator[str]:
+    """What stands where the rank table comes; without one, a script's own file there is its own affair."""
+    if not has_rank_table(spec):
+        return
+    for mount in map(mapping, items(trainer.get("volumeMounts"))):
+        path = text(mount.get("mountPath"))
+        if PurePosixPath(path).is_relative_to(names.RANK_TABLE_DIRECTORY):
+            yield (
+                f"{_POD}.containers: volumeMount {text(mount.get('name'))} at {path} is where Hajob puts the "
+                "rank table (network.rankTablePolicy: Enabled): take the mount away, Hajob mounts a volume of its own"
             )
 
 
@@ -179,6 +193,12 @@ def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
     if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job, policy_from_spec(spec)).keys() - _USERS_FIRST)):
         shown = ", ".join(ours[:_NAMES_SHOWN])
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
+    mounted = {text(mapping(mount).get("mountPath")).rstrip("/") for mount in items(trainer.get("volumeMounts"))}
+    if not has_rank_table(spec) and ("RANK_TABLE_FILE" in written or names.RANK_TABLE_DIRECTORY in mounted):
+        yield (
+            f"container trainer names a rank table (RANK_TABLE_FILE or {names.RANK_TABLE_DIRECTORY}), which nobody "
+            "writes: set network.rankTablePolicy: Enabled, and take the mount away, unless the file is your own"
+        )
     if spec.output.path and innermost_mount(dict(trainer), spec.output.path) is None:
         yield f"spec.output.path: {spec.output.path} lies on no volume of container trainer: no output is kept"
 

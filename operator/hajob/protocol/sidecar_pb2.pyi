@@ -157,7 +157,7 @@ class Acknowledge(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule", "checkpoint_rules", "pause_work")
+    __slots__ = ("revision", "world_size", "ranks_per_node", "attempt", "environment", "pods", "standing_orders", "log_rules", "hang_rule", "checkpoint_rules", "pause_work", "rank_table")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +176,7 @@ class Assignment(_message.Message):
     HANG_RULE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_RULES_FIELD_NUMBER: _ClassVar[int]
     PAUSE_WORK_FIELD_NUMBER: _ClassVar[int]
+    RANK_TABLE_FIELD_NUMBER: _ClassVar[int]
     revision: int
     world_size: int
     ranks_per_node: int
@@ -187,7 +188,18 @@ class Assignment(_message.Message):
     hang_rule: HangRule
     checkpoint_rules: CheckpointRules
     pause_work: str
-    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., pause_work: _Optional[str] = ...) -> None: ...
+    rank_table: RankTable
+    def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ..., pause_work: _Optional[str] = ..., rank_table: _Optional[_Union[RankTable, _Mapping]] = ...) -> None: ...
+
+class RankTable(_message.Message):
+    __slots__ = ("version", "content", "pod_uids")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    POD_UIDS_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    content: bytes
+    pod_uids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., content: _Optional[bytes] = ..., pod_uids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CheckpointRules(_message.Message):
     __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "expert_tensor", "rank_order", "sharding", "copies", "passed_over")
@@ -480,18 +492,20 @@ class Milestone(_message.Message):
     def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., duration_nanoseconds: _Optional[int] = ..., unverified: _Optional[str] = ..., store_kept: _Optional[bool] = ...) -> None: ...
 
 class CoordinatorToAgent(_message.Message):
-    __slots__ = ("hello", "lease_grant", "node_order", "acknowledge", "controller")
+    __slots__ = ("hello", "lease_grant", "node_order", "acknowledge", "controller", "rank_table")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LEASE_GRANT_FIELD_NUMBER: _ClassVar[int]
     NODE_ORDER_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    RANK_TABLE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     lease_grant: LeaseGrant
     node_order: NodeOrder
     acknowledge: Acknowledge
     controller: str
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., lease_grant: _Optional[_Union[LeaseGrant, _Mapping]] = ..., node_order: _Optional[_Union[NodeOrder, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., controller: _Optional[str] = ...) -> None: ...
+    rank_table: RankTable
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., lease_grant: _Optional[_Union[LeaseGrant, _Mapping]] = ..., node_order: _Optional[_Union[NodeOrder, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., controller: _Optional[str] = ..., rank_table: _Optional[_Union[RankTable, _Mapping]] = ...) -> None: ...
 
 class LeaseGrant(_message.Message):
     __slots__ = ("heartbeat", "lease_milliseconds", "acknowledged")
@@ -504,7 +518,7 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted", "word", "word_for", "steps_ahead")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted", "word", "word_for", "steps_ahead", "rank_table")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -522,6 +536,7 @@ class NodeOrder(_message.Message):
     WORD_FIELD_NUMBER: _ClassVar[int]
     WORD_FOR_FIELD_NUMBER: _ClassVar[int]
     STEPS_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    RANK_TABLE_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
@@ -539,7 +554,8 @@ class NodeOrder(_message.Message):
     word: bytes
     word_for: _containers.RepeatedScalarFieldContainer[int]
     steps_ahead: int
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ..., word: _Optional[bytes] = ..., word_for: _Optional[_Iterable[int]] = ..., steps_ahead: _Optional[int] = ...) -> None: ...
+    rank_table: str
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ..., word: _Optional[bytes] = ..., word_for: _Optional[_Iterable[int]] = ..., steps_ahead: _Optional[int] = ..., rank_table: _Optional[str] = ...) -> None: ...
 
 class CheckpointOrder(_message.Message):
     __slots__ = ("rules", "prepare_attempt", "look")

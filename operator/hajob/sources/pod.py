@@ -82,6 +82,8 @@ _REAL: Final = names.ANNOTATION_REAL_CHIPS
 """What was mounted, as the device plugin notes it under one name for every kind of chip."""
 _MOST_CHIPS: Final = 64
 """No node has more; an annotation may say anything."""
+_LONGEST_DEVICES: Final = 16_384
+"""Sixteen chips take two kilobytes."""
 
 _ENDS: Final = frozenset({FactKind.POD_FAILED, FactKind.SCRIPT_ENDED})
 """Kinds that say that a pod has ended; why, a rank's last lines may tell."""
@@ -120,6 +122,7 @@ class PodView:
         ports: of its node, that it takes.
         group: name of the PodGroup of Volcano that it says it belongs to; empty for none.
         super_pod: where its block is, as Volcano or Hajob has noted; empty for none.
+        devices: of a pod with a rank table, what is noted of its chips, unread (hajob.sources.rank_table).
         key: namespace and name; made once, for it is asked for at each step of an event.
     """
 
@@ -158,6 +161,7 @@ class PodView:
     ports: HostPorts = ()
     group: str = ""
     super_pod: str = ""
+    devices: str = ""
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -257,7 +261,16 @@ def pod_view_of(pod: Mapping[str, Any]) -> PodView:
         ports=host_ports_of_spec(spec),
         group=intern(text(annotations.get(names.ANNOTATION_GROUP_NAME))),
         super_pod=intern(text(annotations.get(names.ANNOTATION_SUPER_POD))),
+        devices=_devices_for_table(spec, annotations),
     )
+
+
+def _devices_for_table(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> str:
+    """Return what is noted of its chips where a rank table is made of it: of a thousand pods it takes a megabyte."""
+    if all(mapping(volume).get("name") != names.RANK_TABLE_VOLUME for volume in items(spec.get("volumes"))):
+        return ""
+    noted = (text(annotations[key]) for key in sorted(filter(_CONFIGURATION.fullmatch, annotations)))
+    return next((written for written in noted if written and len(written) <= _LONGEST_DEVICES), "")
 
 
 def _port_of_coordinator(spec: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from hajob.cli.manifests import read_objects
 from hajob.convert.command_line import command_without_mpi
 from hajob.convert.convert import Converted, convert_objects
 from hajob.domain.errors import HajobInputError
-from tests.rigs.foreign_jobs import FILES, ascend_job, deployment, mpi_job, pod, real_samples
+from tests.rigs.foreign_jobs import FILES, ascend_job, deployment, mindspore_ascend_job, mpi_job, pod, real_samples
 
 
 def converted(kind: str) -> Converted:
@@ -84,6 +84,18 @@ def test_mindspores_scheduler_is_hajobs_work() -> None:
     job = converted("AscendJob of MindSpore")
     assert job.manifest["spec"]["framework"] == "MindSpore"
     assert any("Scheduler" in one for one in job.left_out)
+
+
+@pytest.mark.parametrize(("mindspore", "named"), [(True, False), (False, True), (False, False)])
+def test_a_job_that_reads_a_rank_table_gets_one(*, mindspore: bool, named: bool) -> None:
+    """Samples for PyTorch mount one, and set up their communication without it."""
+    job = mindspore_ascend_job() if mindspore else ascend_job()
+    for pods in job["spec"]["replicaSpecs"].values():
+        for container in pods["template"]["spec"]["containers"] if named else ():
+            container["env"] = [{"name": "RANK_TABLE_FILE", "value": "/user/serverid/devindex/config/hccl.json"}]
+    (made,), _ = convert_objects([job])
+    wanted = {"rankTablePolicy": "Enabled"} if mindspore or named else None
+    assert made.manifest["spec"].get("network") == wanted
 
 
 def test_an_a3_job_is_one_by_its_chips() -> None:

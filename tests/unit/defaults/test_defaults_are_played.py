@@ -58,6 +58,7 @@ PLAYED_ELSEWHERE = {
     "checkpoint.resumePolicy": "e2e/scenarios/test_checkpoints.py",
     "network.interface": "tests/unit/launcher/test_launcher_variables.py",
     "network.mindIOTLSPolicy": "e2e/scenarios/test_one_fault.py",
+    "network.rankTablePolicy": "e2e/scenarios/test_rank_tables.py",
     "output.path": "e2e/scenarios/test_start_scripts.py",
     "output.attemptLimit": "e2e/scenarios/test_start_scripts.py",
 }

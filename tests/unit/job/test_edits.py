@@ -34,7 +34,7 @@ SECONDS: Final = 2.0
 
 IMMUTABLE: Final = frozenset(
     {"framework", "accelerator", "numNodes", "parallelism", "optimizer", "launcher", "managedBy", "checkpoint"}
-) | {"network.agentPort", "network.mindIOTLSPolicy", "template"}
+) | {"network.agentPort", "network.mindIOTLSPolicy", "network.rankTablePolicy", "template"}
 """The server refuses an edit (hajob.api.spec.SPEC_RULES); the template may be edited while the job is suspended."""
 
 HOOK: Final = {"spec": {"containers": [{"name": "work", "image": "example/rails:1"}]}}

@@ -218,6 +218,17 @@ def test_hajobs_variables_come_first_and_count() -> None:
     assert "PATH" not in {entry["name"] for entry in env}
 
 
+def test_the_agent_writes_the_rank_table_that_the_trainer_reads() -> None:
+    pod = build_rank_pod(example_job("quickstart", network={"rankTablePolicy": "Enabled"}), 0, 1, SETTINGS)
+    mount = {"name": "hajob-rank-table", "mountPath": "/user/serverid/devindex/config"}
+    assert mount in _container(pod, "agent")["volumeMounts"]
+    assert {**mount, "readOnly": True} in _container(pod, "trainer")["volumeMounts"]
+    assert {"name": "hajob-rank-table", "emptyDir": {}} in pod["spec"]["volumes"]
+    named = {"name": "RANK_TABLE_FILE", "value": "/user/serverid/devindex/config/hccl.json"}
+    assert all(named in _container(pod, name)["env"] for name in ("agent", "trainer"))
+    assert "rank-table" not in json.dumps(build_rank_pod(example_job("quickstart"), 0, 1, SETTINGS))
+
+
 def test_the_launcher_stands_before_the_command() -> None:
     full = _container(build_rank_pod(example_job("full"), 0, 1, SETTINGS), "trainer")
     assert full["command"][:4] == ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", "bash"]

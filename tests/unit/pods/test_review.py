@@ -9,7 +9,7 @@ import pytest
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.pods.review import checkpoint_claim, note_on_claim, notes_on_spec, refusals_of_spec
-from tests.rigs.unserved_jobs import BY_THE_OPERATOR, Edit, edited, in_pod, in_spec, in_trainer, pod
+from tests.rigs.unserved_jobs import BY_THE_OPERATOR, Edit, edited, in_pod, in_spec, in_trainer, pod, without_table
 
 ALL_OFF = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")]
 NOTED: dict[str, tuple[Edit, str]] = {
@@ -19,6 +19,8 @@ NOTED: dict[str, tuple[Edit, str]] = {
         in_trainer(env=[{"name": "MASTER_ADDR", "value": "a"}, {"name": "WORLD_SIZE"}, {"name": "MINE"}]),
         "what env of container trainer says of MASTER_ADDR, WORLD_SIZE does not count",
     ),
+    "a rank table that nobody writes": (without_table, "names a rank table (RANK_TABLE_FILE or /user/serverid"),
+    "a file of ranks": (in_trainer(env=[{"name": "RANK_TABLE_FILE", "value": "/t"}]), "set network.rankTablePolicy"),
     "output on no volume": (in_spec("output", path="/out"), "spec.output.path: /out lies on no volume"),
 }
 

@@ -167,6 +167,12 @@ def copies_not_registered_problem(rank: int) -> pb.Problem:
     return pb.Problem(code="CopiesNotRegistered", message=text)
 
 
+def table_not_written_problem(settings: AgentSettings, why: str) -> pb.Problem:
+    """Report a pod whose ranks cannot start because its rank table cannot be written."""
+    text = f"pod {settings.pod_name} cannot write the rank table {settings.rank_table}: {why}; tried again every second"
+    return pb.Problem(code="RankTableNotWritten", message=text)
+
+
 def tls_mismatch_problem(rank: int, settings: AgentSettings) -> pb.Problem:
     """Report a rank that speaks TLS and is not understood: there is none on this side, or another authority."""
     if settings.mindio_tls_directory is None:

@@ -21,6 +21,7 @@ class AgentPorts:
     link_phase: Callable[[int], LinkPhase] = lambda _: LinkPhase.NONE
     gate_state: Callable[[], pb.GateState] = pb.GateState
     store_content: Callable[[str], Iterable[pb.StoreContent]] = lambda _: ()
+    write_rank_table: Callable[[pb.RankTable], str] = lambda _: ""
     look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None
     begin_controller_lines: Callable[[], None] = lambda: None
     apply_controller_line: Callable[[str], None] = lambda _: None

@@ -30,6 +30,7 @@ class Orders:
         store: which store that is, while another one is held still the one before; empty: not told.
         store_held: nobody may reach it yet.
         store_kept: it was filled with what the one before it held.
+        rank_table: version of the rank table that ranks start with; empty: none is true for all pods.
         store_wanted: another word than before asks for all that was written into the store here.
         over: this pod's incarnation is over, for good.
         without_mindio: no rank of the job registers with MindIO.
@@ -44,7 +45,7 @@ class Orders:
         self.word, self.word_for = b"", frozenset[int]()
         self.over = self.repaired = self.store_held = self.store_kept = self.without_mindio = False
         self.steps_ahead = 0
-        self.store = self.store_wanted = ""
+        self.store = self.store_wanted = self.rank_table = ""
 
     def begin_stream(self) -> None:
         """Reset the revision: another coordinator, or the same on another stream, counts its orders anew."""
@@ -68,7 +69,7 @@ class Orders:
             self.store = order.store
         self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
         self.word, self.word_for = order.word, frozenset(order.word_for)
-        self.steps_ahead = order.steps_ahead
+        self.steps_ahead, self.rank_table = order.steps_ahead, order.rank_table
         self.wanted = {}
         for entry in order.ranks:
             if self._settings.identity.name_pod(entry.rank // self._settings.ranks_per_node, entry.incarnation):

@@ -71,6 +71,7 @@ class Agents:
         self._send_effects = send_effects
         self._links: dict[str, AgentLink] = {}
         self._dialled = 0  # version of the roster that the links were made for
+        self._table = ""  # version of the rank table that was sent to all
         self.controller: TaskdLink | None = None
 
     def dial_new_pods(self) -> None:
@@ -106,8 +107,19 @@ class Agents:
             own.job_uid, fence=fence, incarnation=own.incarnation, pod_name=own.pod_name, pod_uid=own.pod_uid
         )
 
+    def send_new_rank_table(self) -> None:
+        """Send all agents the rank table once it is another one; it is large, and so in no order."""
+        table = self._core.job.rank_table
+        if table is None or table.version == self._table:
+            return
+        self._table = table.version
+        for uid in self._links:
+            self.send_message(uid, pb.CoordinatorToAgent(rank_table=table))
+
     def handle_agent_connected(self, uid: str) -> None:
-        """Tell the core that an agent is there."""
+        """Tell the core that an agent is there, and the agent the rank table."""
+        if (table := self._core.job.rank_table) is not None:
+            self.send_message(uid, pb.CoordinatorToAgent(rank_table=table))
         self._core.note_connected_agent(uid, now())
         self._send_effects()
 

@@ -85,6 +85,7 @@ class Hub:
             log.info("to MindIO: %s %s", request.call, "" if request.call in HOST_CALLS else request.arguments)
             if self._controller is not None:
                 self._controller.request_call(request.call, request.arguments, request.order)
+        self._agents.send_new_rank_table()
         self._send_orders()
         job = self.core.job
         if (fill := job.keeping.take_fill()) is not None:

@@ -142,7 +142,16 @@ class Job:
         self.roster.apply_assignment(taken)
         for pod in self.roster.pods.values():
             self.incidents.note_taken_number(pod.incarnation)
-        return alone or (before is not None and list(before.log_rules) != list(taken.log_rules))
+        if before is None:
+            return alone
+        other_table = before.rank_table.version != taken.rank_table.version
+        return alone or other_table or list(before.log_rules) != list(taken.log_rules)
+
+    @property
+    def rank_table(self) -> pb.RankTable | None:
+        """Return the newest rank table that is complete; None where there is none."""
+        table = self.assignment.rank_table if self.assignment is not None else None
+        return table if table is not None and table.version else None
 
     def keep_environment(self, environment: Mapping[str, str]) -> None:
         """Keep the environment that the ranks were started with, whatever the spec says now; empty: it is not known."""

@@ -16,6 +16,7 @@ from hajob.job.policies.outdated_pods import BootMemo, want_outdated_pods
 from hajob.job.policies.pauses import PauseMemo, want_pauses
 from hajob.job.policies.pod_groups import want_pod_groups
 from hajob.job.policies.pods import PodMemo, want_pods
+from hajob.job.policies.rank_tables import TableMemo, want_rank_table
 from hajob.job.policies.spares import SpareMemo, want_spares
 from hajob.job.policies.start_gate import StartMemo, want_start_gate
 from hajob.job.snapshot import JobSnapshot
@@ -34,6 +35,7 @@ class PolicyMemos:
     pods: PodMemo = field(default_factory=PodMemo)
     spares: SpareMemo = field(default_factory=SpareMemo)
     start: StartMemo = field(default_factory=StartMemo)
+    tables: TableMemo = field(default_factory=TableMemo)
 
 
 def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], ...]:
@@ -49,6 +51,7 @@ def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], .
         partial(want_spares, memo=memos.spares),
         partial(want_pods, memo=memos.pods, gang=memos.gang, boots=memos.boots),
         want_chip_notes,
+        partial(want_rank_table, memo=memos.tables),
         want_finished_pods,
         want_expiry,
     )

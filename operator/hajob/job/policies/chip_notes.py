@@ -13,6 +13,7 @@ from math import inf
 from typing import Final
 
 from hajob.api import constants as names
+from hajob.api.derived import has_rank_table
 from hajob.api.enums import GangPolicy
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import GONE, Patch, Wants, patch_of_pod
@@ -23,6 +24,8 @@ from hajob.sources.reading import parse_whole_number
 
 PATIENCE_SECONDS: Final = 30.0
 """A device plugin that writes them does so within 5 s of a pod's start."""
+HURRIED_SECONDS: Final = 10.0
+"""The same where ranks wait for a rank table, which is made of them."""
 
 
 def want_chip_notes(snapshot: JobSnapshot) -> Wants:
@@ -30,10 +33,11 @@ def want_chip_notes(snapshot: JobSnapshot) -> Wants:
     if snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO or not snapshot.pods_are_known:
         return Wants()
     changes, again_at = list[Patch](), inf
+    patience = HURRIED_SECONDS if has_rank_table(snapshot.job.spec) else PATIENCE_SECONDS
     for pod, node in _untold_pods(snapshot):
         age = snapshot.wall_seconds - (pod.started_ms or 0) / 1000
-        if age < PATIENCE_SECONDS:
-            again_at = min(again_at, snapshot.now + PATIENCE_SECONDS - age)
+        if age < patience:
+            again_at = min(again_at, snapshot.now + patience - age)
         elif (patch := _patch_with_chips(pod, node)) is not None:
             changes.append(patch)
     return Wants(changes=tuple(changes), again_at=again_at)

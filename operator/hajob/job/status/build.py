@@ -93,6 +93,8 @@ RECOVERABLE_REASON: Final = {
     ConditionStatus.UNKNOWN: Reason.NOT_ALL_KNOWN,
 }
 
+TABLE_NOT_WRITTEN: Final = "RankTableNotWritten"
+"""What an agent calls a rank table that it cannot write."""
 MESSAGE_LIMIT: Final = 1024
 """Characters of a condition's message that lists things."""
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -159,6 +161,7 @@ class Snapshot:
     queue_wait: str = ""
     queue_stops: bool = False
     spares_wait: str = ""
+    rank_table_wait: str = ""
 
 
 def to_status_time(milliseconds: int) -> datetime:
@@ -364,7 +367,15 @@ def _checkpoints_in_words(snapshot: Snapshot) -> str:
 def _start_in_words(snapshot: Snapshot) -> list[str]:
     """Return what the start waits for, what is loaded, and why the job does not train."""
     why = _why_not_training(snapshot.state) or _trouble_of_start(snapshot)
-    return [*filter(None, (snapshot.start_waits, _checkpoints_in_words(snapshot), why))]
+    table = _table_in_words(snapshot)
+    return [*filter(None, (snapshot.start_waits, table, _checkpoints_in_words(snapshot), why))]
+
+
+def _table_in_words(snapshot: Snapshot) -> str:
+    """Return why ranks have no rank table to start with, while they start."""
+    if RUNNING_REASON[snapshot.state.going_on] not in _NOT_TRAINING:
+        return ""
+    return snapshot.rank_table_wait or snapshot.coordinator.problems.get(TABLE_NOT_WRITTEN, "")
 
 
 def _trouble_of_start(snapshot: Snapshot) -> str:
