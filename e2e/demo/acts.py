@@ -30,9 +30,9 @@ from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.controllers import coordinator_node
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.preflight import require_free_ports
-from e2e.harness.rig import HOST_PATH, RigLayout
+from e2e.harness.rig import HOST_PATH, Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
-from e2e.volcano.install import is_chosen, placed_by_volcano
+from hajob.api import constants as names
 
 EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
 JOB_NAME = "quickstart"
@@ -214,9 +214,12 @@ class Demo:
 
     def _submit(self, rig: ClusterRig) -> Job:
         self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
-        if is_chosen():
-            self.screen.say("  with scheduling: {gangPolicy: Volcano}")
-            rig.plane.apply(placed_by_volcano(yaml.safe_load(EXAMPLE.read_text())))
+        if isinstance(rig, Rig) and (rig.volcano or rig.queue is not None):
+            if rig.volcano:
+                self.screen.say("  with scheduling: {gangPolicy: Volcano}")
+            if rig.queue is not None:
+                self.screen.say(f"  with the label {names.LABEL_QUEUE}: {rig.queue.queue}")
+            rig.plane.apply(rig.fitted_job(yaml.safe_load(EXAMPLE.read_text())))
         else:
             rig.plane.kubectl("apply", "-f", str(EXAMPLE))
         if not self.switches.stays:

@@ -147,12 +147,16 @@ class Rig:
 
     def apply(self, content: Mapping[str, Any], volume: Path) -> Job:
         """`kubectl apply` a job whose checkpoint volume is the directory `volume` of this machine."""
-        wanted = placed_by_volcano(content) if self.volcano else content
-        self.plane.apply(queued_in(wanted, self.queue.queue) if self.queue is not None else wanted)
+        self.plane.apply(self.fitted_job(content))
         metadata = content["metadata"]
         job = Job(self.plane, metadata["name"], metadata.get("namespace", self.namespace), volume)
         self.jobs.append(job)
         return job
+
+    def fitted_job(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The job as this rig's scheduler and queue take it: with `gangPolicy: Volcano`, with a queue's label."""
+        wanted = placed_by_volcano(content) if self.volcano else content
+        return queued_in(wanted, self.queue.queue) if self.queue is not None else wanted
 
     @property
     def trainer_image(self) -> Path:
