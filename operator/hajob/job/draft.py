@@ -85,7 +85,7 @@ def draft_status(
             gang_wait=snapshot.gang_wait,
             checkpoint_step=view.checkpoint_step if (view.checkpoint_step or 0) > 0 else None,
             batch=policy.batch,
-            queue_wait=snapshot.queue.why_waiting if state.phase not in ENDED and not snapshot.job.spec.suspend else "",
+            queue_wait=snapshot.queue_wait if state.phase not in ENDED and not snapshot.job.spec.suspend else "",
             spares_wait=snapshot.queue.why_spares_wait,
             queue_stops=snapshot.queue.turn.asks_to_stop,
             recoverability=recoverability(state, view, policy, now) if trains else (),

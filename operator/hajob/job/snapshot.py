@@ -296,6 +296,19 @@ class JobSnapshot:
         return QueuePlace(self.job, self.state, self.cluster.queues, self.workload, self.spare_workload)
 
     @property
+    def queue_wait(self) -> str:
+        """Return why the queue lets the job have no pods, in words: with what the server refuses of it, if it does."""
+        told = self.queue.why_waiting
+        if not told or self.queue.priority is None:
+            return told
+        place = "workloads", self.job.metadata.namespace, workload_name(self.job)
+        if self.workload is None:
+            refusal = self.answers.refusals.get(("Create", *place))
+            return f"queue {self.queue.queue_name}: its Workload is refused: {refusal.message}" if refusal else told
+        refusal = self.answers.refusals.get(("Patch", *place, self.workload.uid, "status"))
+        return f"{told}; its quota is not given back yet: {refusal.message}" if refusal else told
+
+    @property
     def granted_nodes(self) -> int | None:
         """Return for how many rank pods the queue has granted quota; None: for none, or no queue is asked."""
         granted = self.workload.grant_of_pod_set(RANKS) if self.workload is not None else None

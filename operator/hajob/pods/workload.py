@@ -24,6 +24,8 @@ from hajob.sources.workload import Placing, QueuePriority
 RANKS: Final = "rank"
 COORDINATOR: Final = "coordinator"
 SPARES: Final = "spare"
+_LOWEST_PRIORITY: Final = -(2**31)
+"""Of a Workload, whose priority has 32 bits."""
 
 
 def workload_name(job: HATrainingJob) -> str:
@@ -70,9 +72,9 @@ def build_spare_workload(job: HATrainingJob, settings: PodSettings, queue: str, 
 def priority_of_spares(ranks: QueuePriority) -> QueuePriority:
     """Return the priority of the spares, one below the ranks': a preemptor takes them first.
 
-    The class is left out, since its value is the ranks'.
+    The class is left out, since its value is the ranks'. Below the lowest priority there is none.
     """
-    return QueuePriority("", ranks.value - 1)
+    return QueuePriority("", max(ranks.value - 1, _LOWEST_PRIORITY))
 
 
 def _template_of_pod_set(pod: Json) -> Json:

@@ -15,9 +15,11 @@ from hajob.job.policies.kueue import KueueMemo, want_kueue
 from hajob.job.policies.outdated_pods import BootMemo
 from hajob.job.policies.pod_groups import want_pod_groups
 from hajob.job.policies.pods import PodMemo, want_pods
-from hajob.job.snapshot import JobSnapshot
+from hajob.job.snapshot import JobSnapshot, ServerAnswers
 from hajob.job.wants import Change, Create, Delete, MakePods, Patch
+from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase, JobState, Smaller
+from hajob.pods.workload import priority_of_spares, workload_name
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.workload import Flavor, QueuePriority
@@ -332,3 +334,27 @@ def test_flavors_of_the_coordinator_are_its_own() -> None:
     assert [one.key for one in placed.coordinator.tolerations] == ["cpu"]
     assert placed.template["spec"]["nodeSelector"]["pool"] == "a2"
     assert "nodeSelector" not in made.job.spec.template["spec"], "the job itself is left as it is"
+
+
+def refused(made: JobSnapshot, *key: str) -> str:
+    """Return why the job waits when the server refuses a change of its Workload."""
+    name = workload_name(made.job)
+    error = ApiError(422, "Invalid", "spec.queueName: Invalid value")
+    place = "workloads", made.job.metadata.namespace or "", name
+    return replace(made, answers=ServerAnswers(refusals={(key[0], *place, *key[1:]): error})).queue_wait
+
+
+def test_a_refused_workload_is_told() -> None:
+    assert (
+        refused(taken(state=NEW), "Create")
+        == "queue user-queue: its Workload is refused: spec.queueName: Invalid value"
+    )
+    raw = workload_of(example_job("quickstart"), EVICTED)
+    told = refused(taken(raw, state=SUSPENDED), "Patch", raw["metadata"]["uid"], "status")
+    assert told.endswith("; its quota is not given back yet: spec.queueName: Invalid value")
+    assert refused(taken(workload_of(example_job("quickstart"), READY)), "Create") == ""
+
+
+def test_the_lowest_priority_has_none_below() -> None:
+    assert priority_of_spares(QueuePriority("lowest", -(2**31))).value == -(2**31)
+    assert priority_of_spares(QueuePriority("", 0)).value == -1
