@@ -8,7 +8,7 @@ from pathlib import Path
 
 from e2e.cluster.rest import ApiClient
 from e2e.kueue.manager import Manager
-from e2e.kueue.rules import Configuration
+from e2e.kueue.world import Configuration
 
 
 def main() -> None:

@@ -63,8 +63,9 @@ _KINDS: Final = (
     ("ClusterQueue", "clusterqueues", False, {"spec": ANYTHING, "status": ANYTHING}),
     ("ResourceFlavor", "resourceflavors", False, {"spec": ANYTHING}),
     ("WorkloadPriorityClass", "workloadpriorityclasses", False, {"value": {"type": "integer"}, "description": _TEXT}),
+    ("AdmissionCheck", "admissionchecks", False, {"spec": ANYTHING, "status": ANYTHING}),
+    ("Topology", "topologies", False, {"spec": ANYTHING}),
 )
-
 
 PLURALS: Final = tuple(plural for _, plural, _, _ in _KINDS)
 NAMESPACED: Final = frozenset(plural for _, plural, is_namespaced, _ in _KINDS if is_namespaced)

@@ -11,14 +11,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.kinds import install_kinds
+from e2e.cluster.rest import ApiError
 from e2e.cluster.run import free_port
 from e2e.kueue.crds import API, API_VERSION, GROUP, PLURALS, VERSION, definitions
-from e2e.kueue.rules import Configuration
+from e2e.kueue.world import Configuration, timestamp
 
 Object = dict[str, Any]
 CHIPS: Final = "huawei.com/Ascend910"
@@ -82,25 +84,74 @@ class KueueStandIn:
         self.start()
         self.plane.apply_server_side(*self.webhooks())
         self.plane.apply(
-            _object("ResourceFlavor", self.flavor, spec={"nodeLabels": dict(node_labels or {})}),
+            self.flavor_of(nodeLabels=dict(node_labels or {})),
             self.cluster_queue_of(chips, preemption=preemption),
-            _object("LocalQueue", self.queue, self.namespace, spec={"clusterQueue": self.cluster_queue}),
+            self.local_queue_of(self.queue, self.cluster_queue),
         )
 
     def kinds(self) -> list[Object]:
         """Build the CRDs."""
         return definitions()
 
-    def cluster_queue_of(self, chips: int, *, preemption: bool = True, stop: str = "None") -> Object:
-        """Build the ClusterQueue with this many chips."""
+    def cluster_queue_of(
+        self,
+        chips: int,
+        *,
+        preemption: bool = True,
+        reclaim: str = "Never",
+        stop: str = "None",
+        name: str = "",
+        **spec: Any,  # noqa: ANN401 - any fields
+    ) -> Object:
+        """Build the ClusterQueue with this many chips, or another one of the same flavor, with more fields."""
         quota = [{"name": self.flavor, "resources": [{"name": CHIPS, "nominalQuota": chips}]}]
-        spec: Object = {
+        usual: Object = {
             "resourceGroups": [{"coveredResources": [CHIPS], "flavors": quota}],
-            "preemption": {"withinClusterQueue": "LowerPriority" if preemption else "Never"},
+            "preemption": {
+                "withinClusterQueue": "LowerPriority" if preemption else "Never",
+                "reclaimWithinCohort": reclaim,
+            },
             "namespaceSelector": {},
             "stopPolicy": stop,
         }
-        return _object("ClusterQueue", self.cluster_queue, spec=spec)
+        return _object("ClusterQueue", name or self.cluster_queue, spec={**usual, **spec})
+
+    def local_queue_of(self, name: str, cluster_queue: str, **spec: Any) -> Object:  # noqa: ANN401 - any fields
+        """Build a LocalQueue of the namespace."""
+        return _object("LocalQueue", name, self.namespace, spec={"clusterQueue": cluster_queue, **spec})
+
+    def flavor_of(self, **spec: Any) -> Object:  # noqa: ANN401 - any fields
+        """Build the flavor with these fields."""
+        return _object("ResourceFlavor", self.flavor, spec=spec)
+
+    def add_check(self, name: str) -> None:
+        """Make an AdmissionCheck whose controller is there: the test, which answers for every Workload."""
+        self.plane.apply(_object("AdmissionCheck", name, spec={"controllerName": "hajob.io/test"}))
+        active = {"type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": _now()}
+        self.plane.api.merge(f"{API}/admissionchecks/{name}/status", {"status": {"conditions": [active]}})
+
+    def answer_check(self, workload: str, name: str, state: str, **more: Any) -> None:  # noqa: ANN401 - any fields
+        """Answer a check of a Workload, as its controller does."""
+        path = f"{API}/namespaces/{self.namespace}/workloads/{workload}"
+
+        def is_answered() -> bool:
+            """Kueue writes in between: then again."""
+            found = self.plane.api.get(path)
+            checks = found["status"].get("admissionChecks") or []
+            if name not in {one["name"] for one in checks}:
+                return False
+            told = {"name": name, "state": state, "message": "", "lastTransitionTime": _now(), **more}
+            states = [told if one["name"] == name else one for one in checks]
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            try:
+                self.plane.api.merge(f"{path}/status", {"metadata": version, "status": {"admissionChecks": states}})
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                return False
+            return True
+
+        self.plane.wait(f"the check {name} of {workload} to be asked for", is_answered)
 
     def set_quota(self, chips: int) -> None:
         """Change the quota."""
@@ -109,6 +160,14 @@ class KueueStandIn:
     def add_priority(self, name: str, value: int) -> None:
         """Make a WorkloadPriorityClass."""
         self.plane.apply({**_object("WorkloadPriorityClass", name), "value": value})
+
+    def add_topology(self, name: str) -> None:
+        """Make a Topology of nodes."""
+        self.plane.apply(_object("Topology", name, spec={"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}))
+
+    def configure(self, **changes: Any) -> None:  # noqa: ANN401 - any fields
+        """Change the configuration, for the next start."""
+        self.configuration = dataclasses.replace(self.configuration, **changes)
 
     def workloads(self) -> list[Object]:
         """List the Workloads of the namespace."""
@@ -190,3 +249,7 @@ class KueueStandIn:
 def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Object:  # noqa: ANN401 - any fields
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, **content}
+
+
+def _now() -> str:
+    return timestamp(datetime.now(UTC))

@@ -6,6 +6,7 @@ import json
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,11 +15,16 @@ from typing import Any, Final
 
 from e2e.cluster.rest import ApiClient, ApiError
 from e2e.kueue.crds import API, NAMESPACED, PLURALS
-from e2e.kueue.rules import Configuration, StatusWrite, World, next_writes, seconds_to_look
-from e2e.kueue.webhook import Verdict, verdict_on_pod, verdict_on_workload
+from e2e.kueue.rules import next_writes, seconds_to_look
+from e2e.kueue.webhook import Verdict, controlling_job, verdict_on_pod, verdict_on_workload
+from e2e.kueue.world import Configuration, StatusWrite, World
 
 Object = dict[str, Any]
 WATCH_SECONDS: Final = 600.0
+_NODES: Final = "nodes"
+_WATCHED: Final = (*PLURALS, _NODES)
+_LATE_SECONDS: Final = 11.0
+"""Longer than the webhooks' timeoutSeconds."""
 _JOBS: Final = "/apis/training.hajob.io/v1alpha1/namespaces/{}/hatrainingjobs"
 
 
@@ -33,6 +39,7 @@ class Manager:
     def watch_for_ever(self, plural: str) -> None:
         """Keep one kind current."""
         path = f"{API}/namespaces/{self._namespace}/{plural}" if plural in NAMESPACED else f"{API}/{plural}"
+        path = f"/api/v1/{plural}" if plural == _NODES else path
         while True:
             try:
                 whole = self._api.get(path)
@@ -60,7 +67,9 @@ class Manager:
                 self._known(plural).pop(self._key(plural, raw), None)
             else:
                 self._known(plural)[self._key(plural, raw)] = raw
-        self._changed.set()
+        # Heartbeats of nodes are many, and nodes count in topologies only.
+        if plural != _NODES or self.world.topologies:
+            self._changed.set()
 
     def _known(self, plural: str) -> dict[Any, Object]:
         world = self.world
@@ -70,6 +79,9 @@ class Manager:
             "clusterqueues": world.cluster_queues,
             "resourceflavors": world.flavors,
             "workloadpriorityclasses": world.classes,
+            "admissionchecks": world.checks,
+            "topologies": world.topologies,
+            _NODES: world.nodes,
         }
         return found[plural]
 
@@ -83,7 +95,7 @@ class Manager:
         while True:
             self._changed.wait(seconds_to_look(self.world, self.configuration))
             self._changed.clear()
-            if len(self._seen) < len(PLURALS):
+            if len(self._seen) < len(_WATCHED):
                 continue
             now = datetime.now(UTC)
             with self._lock:
@@ -99,10 +111,11 @@ class Manager:
                 self._api.delete(path)
                 return
             version = {"resourceVersion": metadata["resourceVersion"]}
-            made = self._api.merge(f"{path}/status", {"metadata": version, "status": write.status_after(now)})
-            self._store("workloads", made, gone=False)
             if write.deactivates:
-                self._api.merge(path, {"spec": {"active": False}})
+                made = self._api.merge(path, {"metadata": version, "spec": {"active": False}})
+            else:
+                made = self._api.merge(f"{path}/status", {"metadata": version, "status": write.status_after(now)})
+            self._store("workloads", made, gone=False)
         except ApiError as error:
             # Somebody wrote in between: the watch brings it, and it is looked at again.
             print(f"{path}: {error}", file=sys.stderr, flush=True)
@@ -112,7 +125,9 @@ class Manager:
         if path == "/workloads":
             return verdict_on_workload(request)
         jobs: dict[str, Object] = {}
-        if self.configuration.knows_jobs:
+        if self.configuration.knows_jobs and controlling_job(request.get("object") or {}):
+            if not self.configuration.may_read_jobs:
+                time.sleep(_LATE_SECONDS)  # it asks for the job until the API server has given it up
             listed = self._api.find(_JOBS.format(request["namespace"])) or {}
             jobs = {one["metadata"]["name"]: one for one in listed.get("items", [])}
         with self._lock:
@@ -124,7 +139,7 @@ class Manager:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        for plural in PLURALS:
+        for plural in _WATCHED:
             threading.Thread(target=self.watch_for_ever, args=(plural,), name=plural, daemon=True).start()
         threading.Thread(target=self.write_for_ever, name="writes", daemon=True).start()
         server.serve_forever()

@@ -24,6 +24,8 @@ Object = dict[str, Any]
 REAL_ONE: Final = "HAJOB_KUEUE"
 _HOOKS: Final = frozenset({"mworkload.kb.io", "vworkload.kb.io", "mpod.kb.io", "vpod.kb.io"})
 """Of its webhooks those that a job of Hajob meets; the others are for kinds that are not installed."""
+JOBSETS: Final = "jobset.x-k8s.io/jobset"
+_HOOKS_OF_JOBSETS: Final = frozenset({"mjobset.kb.io", "vjobset.kb.io"})
 
 
 def directory_of_choice() -> Path | None:
@@ -33,7 +35,13 @@ def directory_of_choice() -> Path | None:
 
 
 class RealKueue(KueueStandIn):
-    """Kueue's own manager, webhooks and kinds."""
+    """Kueue's own manager, webhooks and kinds.
+
+    Attributes:
+        frameworks: kinds whose jobs it knows; those must be served before it starts.
+    """
+
+    frameworks: tuple[str, ...] = ("batch/job", "pod")
 
     def kinds(self) -> list[Object]:
         """Build its CRDs, with the version that Hajob speaks."""
@@ -62,7 +70,7 @@ class RealKueue(KueueStandIn):
             "webhook": {"host": self.address, "port": self.port, "certDir": str(directory)},
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
-            "integrations": {"frameworks": ["batch/job", "pod"]},
+            "integrations": {"frameworks": list(self.frameworks)},
             "resources": {"excludeResourcePrefixes": list(self.configuration.excluded_prefixes)},
         }
         path = directory / "configuration.yaml"
@@ -77,7 +85,7 @@ class RealKueue(KueueStandIn):
         for whole in read_objects(self._directory, "webhooks.yaml"):
             kept = []
             for hook in whole["webhooks"]:
-                if hook["name"] in _HOOKS:
+                if hook["name"] in _HOOKS or (JOBSETS in self.frameworks and hook["name"] in _HOOKS_OF_JOBSETS):
                     url = f"https://{self.address}:{self.port}{hook['clientConfig']['service']['path']}"
                     here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
                     told = {"url": url, "caBundle": authority}

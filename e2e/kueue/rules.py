@@ -1,112 +1,39 @@
 """What Kueue does next with the Workloads of a cluster: a pure function from what is stored to what is written.
 
-As seen of the real manager 0.19.2: what hurts an owner of Workloads is all done here (README.md has the list).
+As seen of the real manager 0.19.2: what hurts an owner of Workloads is all done here (its page: kueue-stand-in.md).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from e2e.kueue.requests import requests_of_pod, thousandths
+from e2e.kueue.preemption import Preemption
+from e2e.kueue.quota import Assigner, Usage
+from e2e.kueue.topology import find_lost_nodes, replace_nodes
+from e2e.kueue.world import (
+    JOB_UID,
+    Configuration,
+    Object,
+    StatusWrite,
+    World,
+    cluster_queue_of,
+    find_condition,
+    holds,
+    is_active,
+    key_of_workload,
+    local_queue_of,
+    priority_of_workload,
+    stop_policy_of,
+    timestamp,
+)
 
-Object = dict[str, Any]
-JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 REQUEUED_BY_KUEUE: Final = frozenset(
     {"ClusterQueueStopped", "LocalQueueStopped", "Deactivated", "PodsReadyTimeout", "AdmissionCheck"}
 )
 """Reasons with which a Requeued=False is turned back; with any other one a Workload waits for ever."""
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The manager's configuration, as far as a test changes it.
-
-    Attributes:
-        excluded_prefixes: of resources that are not counted.
-        pods_ready_seconds: waitForPodsReady.timeout; None: it is off.
-        recovery_seconds: waitForPodsReady.recoveryTimeout.
-        retention_seconds: objectRetentionPolicies.workloads.afterFinished; None: they are kept.
-        knows_jobs: HATrainingJobs are among the externalFrameworks.
-    """
-
-    excluded_prefixes: tuple[str, ...] = ("cpu", "memory", "ephemeral-storage")
-    pods_ready_seconds: float | None = None
-    recovery_seconds: float | None = None
-    retention_seconds: float | None = None
-    knows_jobs: bool = False
-
-
-@dataclass
-class World:
-    """What is stored: objects by name, Workloads by namespace and name."""
-
-    workloads: dict[tuple[str, str], Object] = field(default_factory=dict)
-    local_queues: dict[tuple[str, str], Object] = field(default_factory=dict)
-    cluster_queues: dict[str, Object] = field(default_factory=dict)
-    flavors: dict[str, Object] = field(default_factory=dict)
-    classes: dict[str, Object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StatusWrite:
-    """One write of a Workload's status.
-
-    Attributes:
-        workload: the whole object as it was read; a write on another version is made anew.
-        conditions: that are set, each as type, status, reason and message.
-        admission: what is granted; None: it stays.
-        clears: fields of the status that are removed.
-        deactivates: `spec.active` is turned off as well.
-        deletes: the Workload is deleted instead.
-    """
-
-    workload: Object
-    conditions: tuple[tuple[str, str, str, str], ...] = ()
-    admission: Object | None = None
-    clears: tuple[str, ...] = ()
-    deactivates: bool = False
-    deletes: bool = False
-
-    def status_after(self, now: datetime) -> Object:
-        """Return the status with this in it."""
-        status = dict(self.workload.get("status") or {})
-        known = {one["type"]: one for one in status.get("conditions") or []}
-        for kind, value, reason, message in self.conditions:
-            before = known.get(kind)
-            since = before["lastTransitionTime"] if before and before["status"] == value else timestamp(now)
-            known[kind] = {
-                "type": kind,
-                "status": value,
-                "reason": reason,
-                "message": message,
-                "lastTransitionTime": since,
-                "observedGeneration": self.workload["metadata"].get("generation", 1),
-            }
-        status["conditions"] = list(known.values())
-        if self.admission is not None:
-            status["admission"] = self.admission
-        return status | dict.fromkeys(self.clears)
-
-
-def timestamp(now: datetime) -> str:
-    """Return a time as conditions have it: in whole seconds."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def find_condition(workload: Object, kind: str) -> Object | None:
-    """Return a condition of a Workload."""
-    conditions = (workload.get("status") or {}).get("conditions") or []
-    return next((one for one in conditions if one["type"] == kind), None)
-
-
-def holds(workload: Object, kind: str) -> bool:
-    """Return whether a condition is True."""
-    found = find_condition(workload, kind)
-    return found is not None and found["status"] == "True"
+_LOOK_SECONDS: Final = 0.2
 
 
 def next_writes(world: World, configuration: Configuration, now: datetime) -> Iterator[StatusWrite]:
@@ -117,25 +44,22 @@ def next_writes(world: World, configuration: Configuration, now: datetime) -> It
         if write is not None:
             told.add(key)
             yield write
-    usage = {name: _usage_of_queue(world, name) for name in world.cluster_queues}
-    for workload in _queued(world):
-        key = _key(workload)
-        if key in told:
+    usage = Usage.of_world(world)
+    # Whoever needs nothing of the cohort comes before those who borrow, whatever their priorities.
+    for workload in sorted(_queued(world, now), key=lambda one: _would_borrow(world, one, usage, configuration)):
+        if key_of_workload(workload) in told:
             continue
         for write in _try_to_admit(world, workload, usage, configuration):
-            if _key(write.workload) not in told:
-                told.add(_key(write.workload))
+            if key_of_workload(write.workload) not in told:
+                told.add(key_of_workload(write.workload))
                 yield write
 
 
 def seconds_to_look(world: World, configuration: Configuration) -> float | None:
     """Return after how long time alone may change something; None: it does not."""
     limits = (configuration.pods_ready_seconds, configuration.recovery_seconds, configuration.retention_seconds)
-    return 0.2 if world.workloads and any(limit is not None for limit in limits) else None
-
-
-def _key(workload: Object) -> tuple[str, str]:
-    return workload["metadata"]["namespace"], workload["metadata"]["name"]
+    waits = any(_requeue_at(one) or _time_of_retry(one) for one in world.workloads.values())
+    return _LOOK_SECONDS if waits or (world.workloads and any(limit is not None for limit in limits)) else None
 
 
 def _age(found: Object | None, now: datetime) -> float:
@@ -148,32 +72,128 @@ def _age(found: Object | None, now: datetime) -> float:
 
 
 def _own_write(world: World, workload: Object, configuration: Configuration, now: datetime) -> StatusWrite | None:
-    metadata, active = workload["metadata"], (workload.get("spec") or {}).get("active") is not False
+    metadata, status = workload["metadata"], workload.get("status") or {}
     if holds(workload, "Finished"):
         kept = configuration.retention_seconds
         late = kept is not None and _age(find_condition(workload, "Finished"), now) >= kept
         return StatusWrite(workload, deletes=True) if late else None
     if JOB_UID in (metadata.get("labels") or {}) and not metadata.get("ownerReferences"):
         return StatusWrite(workload, (("Finished", "True", "OwnerNotFound", "The job's owner was not found"),))
-    target = find_condition(workload, "DeactivationTarget")
-    if target is not None and target["status"] == "True" and active and not holds(workload, "Evicted"):
-        return _evicted(workload, f"DeactivatedDueTo{target['reason']}", target["message"], deactivates=True)
-    if not active and not holds(workload, "Evicted"):
-        return _evicted(workload, "Deactivated", "The workload is deactivated")
-    admission = (workload.get("status") or {}).get("admission")
-    if admission is not None and not holds(workload, "QuotaReserved") and active:
+    requeue, retry = status.get("requeueState") or {}, _time_of_retry(workload)
+    if retry > _requeue_at(workload):
+        return StatusWrite(workload, fields={"requeueState": {**requeue, "requeueAt": retry}})
+    if not is_active(workload):
+        return _write_on_inactive(workload, now)
+    if holds(workload, "DeactivationTarget"):
+        return StatusWrite(workload, deactivates=True)
+    if requeue_at := _requeue_at(workload):
+        # Until then nothing else is done with it, an eviction neither.
+        if requeue_at > timestamp(now):
+            return None
+        if not holds(workload, "QuotaReserved"):
+            return StatusWrite(workload, fields={"requeueState": {**requeue, "requeueAt": None}})
+    return _write_on_quota(world, workload, configuration, now)
+
+
+def _write_on_quota(world: World, workload: Object, configuration: Configuration, now: datetime) -> StatusWrite | None:
+    """What its queue, its checks and its pods do to one that is active."""
+    status = workload.get("status") or {}
+    if status.get("admission") is not None and not holds(workload, "QuotaReserved"):
         return StatusWrite(workload, clears=("admission",))
+    queue = world.cluster_queues.get(cluster_queue_of(world, workload))
+    if (checks := _checks_in_step(workload, queue, now)) is not None:
+        return StatusWrite(workload, fields={"admissionChecks": checks})
     if not (holds(workload, "QuotaReserved") or holds(workload, "Admitted")) or holds(workload, "Evicted"):
         return None
-    if holds(workload, "QuotaReserved") and not holds(workload, "Admitted"):
+    states = [one["state"] for one in status.get("admissionChecks") or []]
+    if not holds(workload, "Admitted") and all(state == "Ready" for state in states):
         return StatusWrite(workload, (("Admitted", "True", "Admitted", "The workload is admitted"),))
-    queue = world.cluster_queues.get(_cluster_queue_of(world, workload))
-    if queue is not None and queue["spec"].get("stopPolicy") == "HoldAndDrain":
-        return _evicted(workload, "ClusterQueueStopped", "The ClusterQueue is stopped")
-    return _late_pods(workload, configuration, now)
+    return (
+        _write_on_checks(workload, now)
+        or _write_on_stopped(world, workload, queue, now)
+        or _write_on_lost_nodes(world, workload, now)
+        or _write_on_late_pods(workload, configuration, now)
+    )
 
 
-def _late_pods(workload: Object, configuration: Configuration, now: datetime) -> StatusWrite | None:
+def _write_on_inactive(workload: Object, now: datetime) -> StatusWrite | None:
+    """A deactivation evicts, also where there is nothing to give back; what it was for is forgotten."""
+    status, target = workload.get("status") or {}, find_condition(workload, "DeactivationTarget")
+    if holds(workload, "Evicted"):
+        return StatusWrite(workload, clears=("requeueState",)) if status.get("requeueState") else None
+    reason, told = "Deactivated", "The workload is deactivated"
+    if target is not None:
+        reason, told = f"{reason}DueTo{target['reason']}", f"{told} due to {target['message']}"
+    return _evicted(workload, reason, told, now, clears=("requeueState",), drops=("DeactivationTarget",))
+
+
+def _time_of_retry(workload: Object) -> str:
+    """Return when the last of its checks that are to be tried again lets it be queued; empty: none says."""
+    found = [
+        datetime.fromisoformat(one["lastTransitionTime"]) + timedelta(seconds=one["requeueAfterSeconds"])
+        for one in (workload.get("status") or {}).get("admissionChecks") or []
+        if one["state"] == "Retry" and one.get("requeueAfterSeconds")
+    ]
+    return timestamp(max(found)) if found else ""
+
+
+def _requeue_at(workload: Object) -> str:
+    return ((workload.get("status") or {}).get("requeueState") or {}).get("requeueAt") or ""
+
+
+def _checks_in_step(workload: Object, queue: Object | None, now: datetime) -> list[Object] | None:
+    """Return the states of the checks that its queue asks for now; None: they are that already."""
+    asked = ((queue or {}).get("spec", {}).get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+    names = {one["name"] for one in asked}
+    known = (workload.get("status") or {}).get("admissionChecks") or []
+    if names == {one["name"] for one in known}:
+        return None
+    missing = sorted(names - {one["name"] for one in known})
+    pending = {"state": "Pending", "message": "", "lastTransitionTime": timestamp(now)}
+    return [*(one for one in known if one["name"] in names), *({"name": name, **pending} for name in missing)]
+
+
+def _write_on_checks(workload: Object, now: datetime) -> StatusWrite | None:
+    """A check that is lost after the admission takes it back; one that is pending again does not."""
+    checks = (workload.get("status") or {}).get("admissionChecks") or []
+    for state in ("Rejected", "Retry"):
+        found = [one for one in checks if one["state"] == state]
+        told = "; ".join(f'"{one["name"]}"' + (f" ({one['message']})" if one.get("message") else "") for one in found)
+        told = f"AdmissionCheck{'s' if len(found) > 1 else ''} in {state} state: {told}"
+        if found and state == "Rejected":
+            return StatusWrite(workload, (("DeactivationTarget", "True", "AdmissionCheck", told),))
+        if found:
+            return _evicted(workload, "AdmissionCheck", f"Evicted due to {told}", now)
+    return None
+
+
+def _write_on_stopped(world: World, workload: Object, queue: Object | None, now: datetime) -> StatusWrite | None:
+    """A drained queue evicts what is admitted; what is only reserved loses its quota without a word of eviction."""
+    for kind, found in (("LocalQueue", local_queue_of(world, workload)), ("ClusterQueue", queue)):
+        policy = stop_policy_of(found)
+        if policy == "HoldAndDrain" and holds(workload, "Admitted"):
+            return _evicted(workload, f"{kind}Stopped", f"The {kind} is stopped", now)
+        if policy != "None" and not holds(workload, "Admitted") and found is not None:
+            told = f"{kind} {found['metadata']['name']} is stopped"
+            return StatusWrite(workload, (("QuotaReserved", "False", "Inadmissible", told),), clears=("admission",))
+    return None
+
+
+def _write_on_lost_nodes(world: World, workload: Object, now: datetime) -> StatusWrite | None:
+    """A node of a topology that is lost is told, then replaced, whatever runs there; with no other one it evicts."""
+    lost = find_lost_nodes(world, workload)
+    told = [one["name"] for one in (workload.get("status") or {}).get("unhealthyNodes") or []]
+    if lost != told:
+        return StatusWrite(workload, fields={"unhealthyNodes": [{"name": name} for name in lost]})
+    if not lost:
+        return None
+    admission = replace_nodes(world, workload, lost)
+    if admission is not None:
+        return StatusWrite(workload, admission=admission, clears=("unhealthyNodes",))
+    return _evicted(workload, "NodeFailures", f"no replacement for unhealthy node(s): {', '.join(lost)}", now)
+
+
+def _write_on_late_pods(workload: Object, configuration: Configuration, now: datetime) -> StatusWrite | None:
     """An old PodsReady counts: its time is that of its last change, whichever admission it was of."""
     if configuration.pods_ready_seconds is None or holds(workload, "PodsReady"):
         return None
@@ -186,31 +206,71 @@ def _late_pods(workload: Object, configuration: Configuration, now: datetime) ->
         limit, since = configuration.pods_ready_seconds, find_condition(workload, "Admitted")
     if limit is None or _age(since, now) < limit:
         return None
-    namespace, name = _key(workload)
-    return _evicted(workload, "PodsReadyTimeout", f"Exceeded the PodsReady timeout {namespace}/{name}")
+    count = ((workload.get("status") or {}).get("requeueState") or {}).get("count", 0) + 1
+    if configuration.backoff_limit is not None and count > configuration.backoff_limit:
+        told = "exceeding the maximum number of re-queuing retries"
+        return StatusWrite(workload, (("DeactivationTarget", "True", "RequeuingLimitExceeded", told),))
+    namespace, name = key_of_workload(workload)
+    later = timestamp(now + timedelta(seconds=configuration.backoff_seconds))
+    fields = {"requeueState": {"count": count, "requeueAt": later}}
+    return _evicted(
+        workload, "PodsReadyTimeout", f"Exceeded the PodsReady timeout {namespace}/{name}", now, fields=fields
+    )
 
 
-def _evicted(workload: Object, reason: str, message: str, *, deactivates: bool = False) -> StatusWrite:
-    """QuotaReserved and Admitted stay True: the owner gives them back."""
-    return StatusWrite(workload, (("Evicted", "True", reason, message or reason),), deactivates=deactivates)
+def _evicted(
+    workload: Object,
+    reason: str,
+    message: str,
+    now: datetime,
+    *,
+    fields: Object | None = None,
+    clears: tuple[str, ...] = (),
+    drops: tuple[str, ...] = (),
+) -> StatusWrite:
+    """QuotaReserved and Admitted stay True: the owner gives them back. What checks have added is gone at once."""
+    more = dict(fields or {})
+    checks = (workload.get("status") or {}).get("admissionChecks") or []
+    if checks:
+        more["admissionChecks"] = [one if one["state"] == "Pending" else _reset_check(one, now) for one in checks]
+    conditions = (("Evicted", "True", reason, message or reason),)
+    return StatusWrite(workload, conditions, fields=more, clears=(*clears, "unhealthyNodes"), drops=drops)
+
+
+def _reset_check(check: Object, now: datetime) -> Object:
+    told = f"Reset to Pending after eviction. Previously: {check['state']}"
+    return {"name": check["name"], "state": "Pending", "message": told, "lastTransitionTime": timestamp(now)}
 
 
 # ------------------------------------------------------------------------------------------------- queue and quota
 
 
-def _queued(world: World) -> list[Object]:
+def _queued(world: World, now: datetime) -> list[Object]:
     """Those that are waiting, higher priorities first, then the older ones."""
     waiting = [
         workload
         for workload in world.workloads.values()
-        if (workload["spec"].get("active") is not False)
+        if is_active(workload)
         and not holds(workload, "Finished")
         and not holds(workload, "QuotaReserved")
         # Quota that was given back by QuotaReserved alone: Kueue takes the Workload for admitted, for ever.
         and not holds(workload, "Admitted")
         and _is_requeued(workload)
+        and _requeue_at(workload) <= timestamp(now)
     ]
-    return sorted(waiting, key=lambda one: (-_priority(one), one["metadata"]["creationTimestamp"], _key(one)))
+    return sorted(
+        waiting,
+        key=lambda one: (-priority_of_workload(one), one["metadata"]["creationTimestamp"], key_of_workload(one)),
+    )
+
+
+def _would_borrow(world: World, workload: Object, usage: Usage, configuration: Configuration) -> bool:
+    queue = world.cluster_queues.get(cluster_queue_of(world, workload))
+    if queue is None or not queue["spec"].get("cohortName"):
+        return False
+    assigner = Assigner(world, configuration, queue)
+    found = assigner.assign_workload(workload, usage)
+    return found.pod_sets is not None and not assigner.stays_within_own(workload, found.pod_sets, usage)
 
 
 def _is_requeued(workload: Object) -> bool:
@@ -218,223 +278,65 @@ def _is_requeued(workload: Object) -> bool:
     return found is None or found["status"] == "True" or found["reason"] in REQUEUED_BY_KUEUE
 
 
-def _priority(workload: Object) -> int:
-    return int(workload["spec"].get("priority") or 0)
-
-
-def _cluster_queue_of(world: World, workload: Object) -> str:
-    found = world.local_queues.get((workload["metadata"]["namespace"], workload["spec"].get("queueName", "")))
-    return str(found["spec"]["clusterQueue"]) if found is not None else ""
-
-
-Use = Counter[tuple[str, str]]
-"""Flavor and resource to thousandths."""
-
-
-def _usage_of_queue(world: World, name: str) -> Use:
-    used = Use()
-    for workload in world.workloads.values():
-        if holds(workload, "QuotaReserved") and not holds(workload, "Finished"):
-            admission = (workload.get("status") or {}).get("admission") or {}
-            if admission.get("clusterQueue") == name:
-                used += _usage_of_workload(workload)
-    return used
-
-
-def _usage_of_workload(workload: Object) -> Use:
-    status = workload.get("status") or {}
-    given = (status.get("admission") or {}).get("podSetAssignments") or []
-    less = {one["name"]: one["count"] for one in status.get("reclaimablePods") or []}
-    counts = {one["name"]: one["count"] for one in workload["spec"]["podSets"]}
-    used = Use()
-    for one in given:
-        # A count that the owner has lowered since gives quota back at once.
-        left = max(min(one["count"], counts.get(one["name"], 0)) - less.get(one["name"], 0), 0)
-        for resource, flavor in (one.get("flavors") or {}).items():
-            amount = thousandths(one["resourceUsage"][resource]) // max(one["count"], 1)
-            used[flavor, resource] += amount * left
-    return used
-
-
-def _try_to_admit(
-    world: World, workload: Object, usage: dict[str, Use], configuration: Configuration
-) -> Iterator[StatusWrite]:
-    name = _cluster_queue_of(world, workload)
+def _try_to_admit(world: World, workload: Object, usage: Usage, configuration: Configuration) -> Iterator[StatusWrite]:
+    name = cluster_queue_of(world, workload)
     if misplaced := _why_inadmissible(world, workload, name):
         yield from _waiting(workload, misplaced, "Inadmissible")
         return
-    queue = world.cluster_queues[name]
-    assignment, why = _assign(world, workload, queue, usage[name], configuration)
-    if assignment is None and (victims := _victims(world, workload, queue, usage[name], configuration)):
+    if configuration.blocks_admission and any(_keeps_others_out(one) for one in world.workloads.values()):
+        yield from _waiting(workload, "waiting for all admitted workloads to be in PodsReady condition", "Waiting")
+        return
+    assigner = Assigner(world, configuration, world.cluster_queues[name])
+    found = assigner.assign_workload(workload, usage)
+    preemption = Preemption(world, assigner, usage, workload)
+    if found.pod_sets is None and (victims := preemption.find_victims()):
         for victim in victims:
             if not holds(victim, "Evicted"):
-                yield _preempted(victim, workload)
-        yield from _waiting(workload, f"{why}. Pending the preemption of {len(victims)} workload(s)")
+                yield preemption.preempt_victim(victim)
+        yield from _waiting(workload, f"{found.why}. Pending the preemption of {len(victims)} workload(s)")
         return
-    if assignment is None:
-        assignment, fewer = _assign_fewer(world, workload, queue, usage[name], configuration)
-        if assignment is None:
-            yield from _waiting(workload, fewer or why)
+    if found.pod_sets is None:
+        fewer = assigner.assign_fewer(workload, usage)
+        if fewer.pod_sets is None:
+            yield from _waiting(workload, fewer.why or found.why)
             return
-    admission = {"clusterQueue": name, "podSetAssignments": assignment}
-    granted = {**workload, "status": {**(workload.get("status") or {}), "admission": admission}}
-    usage[name] += _usage_of_workload(granted)
-    conditions = [
-        ("QuotaReserved", "True", "QuotaReserved", f"Quota reserved in ClusterQueue {name}"),
-        ("Admitted", "True", "Admitted", "The workload is admitted"),
-    ]
+        found = fewer
+    write = _reserved(workload, name, found.pod_sets or [])
+    usage.add_workload({**workload, "status": write.status_after(datetime.now(UTC))}, 1)
+    yield write
+
+
+def _reserved(workload: Object, queue: str, pod_sets: list[Object]) -> StatusWrite:
+    """With checks the quota is reserved, and nothing is admitted before they are ready."""
+    conditions = [("QuotaReserved", "True", "QuotaReserved", f"Quota reserved in ClusterQueue {queue}")]
+    if not (workload.get("status") or {}).get("admissionChecks"):
+        conditions.append(("Admitted", "True", "Admitted", "The workload is admitted"))
     for kind in ("Evicted", "Preempted"):
         before = find_condition(workload, kind)
         if before is not None and before["status"] == "True":
             conditions.append((kind, "False", "QuotaReserved", f"Previously: {before['message']}"))
-    yield StatusWrite(workload, tuple(conditions), admission)
+    return StatusWrite(workload, tuple(conditions), {"clusterQueue": queue, "podSetAssignments": pod_sets})
+
+
+def _keeps_others_out(workload: Object) -> bool:
+    return holds(workload, "QuotaReserved") and not holds(workload, "Finished") and not holds(workload, "PodsReady")
 
 
 def _why_inadmissible(world: World, workload: Object, name: str) -> str:
-    if not name:
+    local = local_queue_of(world, workload)
+    if local is None:
         return f"LocalQueue {workload['spec'].get('queueName', '')} doesn't exist"
+    if stop_policy_of(local) != "None":
+        return f"LocalQueue {workload['spec']['queueName']} is inactive"
     queue = world.cluster_queues.get(name)
     if queue is None:
         return f"ClusterQueue {name} doesn't exist"
-    return f"ClusterQueue {name} is inactive" if queue["spec"].get("stopPolicy", "None") != "None" else ""
+    asked = (queue["spec"].get("admissionChecksStrategy") or {}).get("admissionChecks") or []
+    ready = all(holds(world.checks.get(one["name"]) or {}, "Active") for one in asked)
+    return f"ClusterQueue {name} is inactive" if stop_policy_of(queue) != "None" or not ready else ""
 
 
 def _waiting(workload: Object, message: str, reason: str = "Pending") -> Iterator[StatusWrite]:
     known = find_condition(workload, "QuotaReserved")
     if known is None or (known["reason"], known["message"]) != (reason, message):
         yield StatusWrite(workload, (("QuotaReserved", "False", reason, message),))
-
-
-def _preempted(victim: Object, preemptor: Object) -> StatusWrite:
-    job = (preemptor["metadata"].get("labels") or {}).get(JOB_UID, "UNKNOWN")
-    told = (
-        f"Preempted to accommodate a workload (UID: {preemptor['metadata']['uid']}, JobUID: {job}) due to "
-        "prioritization in the ClusterQueue"
-    )
-    return StatusWrite(victim, (("Evicted", "True", "Preempted", told), ("Preempted", "True", "InClusterQueue", told)))
-
-
-def _victims(world: World, workload: Object, queue: Object, used: Use, configuration: Configuration) -> list[Object]:
-    """Those of a lower priority whose quota would do: what is asked back already first, then the lowest and newest."""
-    if (queue["spec"].get("preemption") or {}).get("withinClusterQueue", "Never") == "Never":
-        return []
-    name = queue["metadata"]["name"]
-    lower = [
-        one
-        for one in world.workloads.values()
-        if holds(one, "QuotaReserved")
-        and not holds(one, "Finished")
-        and ((one.get("status") or {}).get("admission") or {}).get("clusterQueue") == name
-        and _priority(one) < _priority(workload)
-    ]
-    lower.sort(key=lambda one: one["metadata"]["creationTimestamp"], reverse=True)
-    lower.sort(key=lambda one: (not holds(one, "Evicted"), _priority(one)))
-    left, chosen = Use(used), list[Object]()
-    for victim in lower:
-        chosen.append(victim)
-        left.subtract(_usage_of_workload(victim))
-        if _assign(world, workload, queue, left, configuration)[0] is not None:
-            return chosen
-    return []
-
-
-def _assign_fewer(
-    world: World, workload: Object, queue: Object, used: Use, configuration: Configuration
-) -> tuple[list[Object] | None, str]:
-    """Partial admission: the pod set with minCount gets what there is."""
-    flexible = next((one for one in workload["spec"]["podSets"] if "minCount" in one), None)
-    if flexible is None:
-        return None, ""
-    why = ""
-    for count in range(flexible["count"] - 1, flexible["minCount"] - 1, -1):
-        pod_sets = [{**one, "count": count} if one is flexible else one for one in workload["spec"]["podSets"]]
-        fewer = {**workload, "spec": {**workload["spec"], "podSets": pod_sets}}
-        assignment, why = _assign(world, fewer, queue, used, configuration)
-        if assignment is not None:
-            return assignment, ""
-    return None, why
-
-
-def _assign(
-    world: World, workload: Object, queue: Object, used: Use, configuration: Configuration
-) -> tuple[list[Object] | None, str]:
-    """A flavor for each resource of each pod set; None and why not."""
-    taken, made = Use(used), list[Object]()
-    less = {one["name"]: one["count"] for one in (workload.get("status") or {}).get("reclaimablePods") or []}
-    for pod_set in workload["spec"]["podSets"]:
-        # What was reclaimed before an eviction is still left out: the next admission is that much smaller.
-        count = max(pod_set["count"] - less.get(pod_set["name"], 0), 0)
-        one_pod = requests_of_pod(pod_set["template"]["spec"])
-        asked = {
-            name: amount * count
-            for name, amount in one_pod.items()
-            if not name.startswith(configuration.excluded_prefixes)
-        }
-        given: Object = {"name": pod_set["name"], "count": count}
-        unassigned = f"couldn't assign flavors to pod set {pod_set['name']}"
-        for group in _groups(queue, asked):
-            if isinstance(group, str):
-                return None, f"{unassigned}: resource {group} unavailable in ClusterQueue"
-            names, flavors = group
-            flavor, why = _first_flavor(world, pod_set, flavors, {name: asked[name] for name in names}, taken)
-            if not flavor:
-                return None, f"{unassigned}: {why}"
-            for name in names:
-                given.setdefault("flavors", {})[name] = flavor
-                given.setdefault("resourceUsage", {})[name] = f"{asked[name]}m"
-                taken[flavor, name] += asked[name]
-        made.append(given)
-    return made, ""
-
-
-def _groups(queue: Object, asked: Mapping[str, int]) -> Iterator[tuple[list[str], list[Object]] | str]:
-    groups = queue["spec"].get("resourceGroups") or []
-    covered = {name for group in groups for name in group["coveredResources"]}
-    for name in asked:
-        if name not in covered:
-            yield name
-    for group in groups:
-        names = [name for name in asked if name in group["coveredResources"]]
-        if names:
-            yield names, group["flavors"]
-
-
-def _first_flavor(
-    world: World, pod_set: Object, flavors: Sequence[Object], asked: Mapping[str, int], taken: Use
-) -> tuple[str, str]:
-    reasons = []
-    for quota in flavors:
-        name = quota["name"]
-        known = (world.flavors.get(name) or {}).get("spec")
-        if known is None:
-            reasons.append(f"flavor {name} not found")
-            continue
-        if why := _why_unfit(pod_set["template"]["spec"], known, name):
-            reasons.append(why)
-            continue
-        short = ""
-        for resource, amount in asked.items():
-            limit = next((thousandths(one["nominalQuota"]) for one in quota["resources"] if one["name"] == resource), 0)
-            over = taken[name, resource] + amount - limit
-            if amount > limit:
-                short = (
-                    f"insufficient quota for {resource} in flavor {name}, previously considered podsets requests (0) + "
-                    f"current podset request ({amount // 1000}) > maximum capacity ({limit // 1000})"
-                )
-            elif over > 0:
-                short = f"insufficient unused quota for {resource} in flavor {name}, {over // 1000} more needed"
-        if not short:
-            return name, ""
-        reasons.append(short)
-    return "", ", ".join(reasons)
-
-
-def _why_unfit(pod: Mapping[str, Any], flavor: Mapping[str, Any], name: str) -> str:
-    """Only the keys of the flavor's own node labels count of a selector."""
-    labels, selector = flavor.get("nodeLabels") or {}, pod.get("nodeSelector") or {}
-    if any(key in labels and labels[key] != value for key, value in selector.items()):
-        return f"flavor {name} doesn't match node affinity"
-    for taint in flavor.get("nodeTaints") or []:
-        if not any(one.get("key") == taint["key"] for one in pod.get("tolerations") or []):
-            return f"untolerated taint {{{taint['key']}}} in flavor {name}"
-    return ""

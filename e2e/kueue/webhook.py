@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from e2e.kueue.rules import Configuration, World, holds
+from e2e.kueue.world import Configuration, World, holds
 
 Object = dict[str, Any]
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -68,7 +68,7 @@ def _status_refusals(old: Object, new: Object) -> Iterator[tuple[int, str]]:
     before, after = old.get("status") or {}, new.get("status") or {}
     if holds(new, "QuotaReserved") and not after.get("admission"):
         yield 403, "status.admission: Forbidden: must be set while the QuotaReserved condition is true"
-    elif before.get("admission") and after.get("admission") and before["admission"] != after["admission"]:
+    elif _without_nodes(before) and _without_nodes(after) and _without_nodes(before) != _without_nodes(after):
         yield 403, "status.admission: Forbidden: field is immutable"
     if not holds(new, "QuotaReserved"):
         return
@@ -78,6 +78,21 @@ def _status_refusals(old: Object, new: Object) -> Iterator[tuple[int, str]]:
             yield 403, f"status.reclaimablePods[{one['name']}]: Required value: cannot be removed"
         elif reclaimed[one["name"]] < one["count"]:
             yield 403, f"status.reclaimablePods[{one['name']}]: Forbidden: cannot be less than {one['count']}"
+
+
+def _without_nodes(status: Object) -> Object | None:
+    """Return what may not change of an admission: Kueue itself replaces the nodes of a topology."""
+    admission = status.get("admission")
+    if not admission:
+        return None
+    given = [{**one, "topologyAssignment": None} for one in admission.get("podSetAssignments") or []]
+    return {**admission, "podSetAssignments": given}
+
+
+def controlling_job(pod: Object) -> str:
+    """Return the name of the HATrainingJob that controls a pod; empty for none."""
+    owners = (pod.get("metadata") or {}).get("ownerReferences") or []
+    return next((one["name"] for one in owners if one.get("controller") and one.get("kind") == HATRAININGJOB), "")
 
 
 def verdict_on_pod(request: Object, world: World, configuration: Configuration, jobs: dict[str, Object]) -> Verdict:
@@ -90,6 +105,9 @@ def verdict_on_pod(request: Object, world: World, configuration: Configuration, 
         jobs: HATrainingJobs of the namespace, by name.
     """
     pod, old = request.get("object") or {}, request.get("oldObject")
+    owner = controlling_job(pod)
+    if old is None and owner and configuration.knows_jobs and owner not in jobs:
+        return Verdict(f'hatrainingjobs.training.hajob.io "{owner}" not found', 404)
     if old is not None or not _is_taken(request["namespace"], pod, world, configuration, jobs):
         return Verdict()
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
@@ -105,11 +123,10 @@ def verdict_on_pod(request: Object, world: World, configuration: Configuration, 
 
 
 def _is_taken(namespace: str, pod: Object, world: World, configuration: Configuration, jobs: dict[str, Object]) -> bool:
-    metadata = pod.get("metadata") or {}
-    owners = metadata.get("ownerReferences") or []
-    owner = next((one for one in owners if one.get("controller") and one.get("kind") == HATRAININGJOB), None)
-    if owner is not None and configuration.knows_jobs:
-        job = jobs.get(owner["name"]) or {}
+    owner = controlling_job(pod)
+    if owner and configuration.knows_jobs:
+        job = jobs.get(owner) or {}
         if QUEUE in ((job.get("metadata") or {}).get("labels") or {}):
             return False
-    return QUEUE in (metadata.get("labels") or {}) or (namespace, "default") in world.local_queues
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    return QUEUE in labels or (namespace, "default") in world.local_queues

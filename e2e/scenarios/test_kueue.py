@@ -6,18 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.harness.job import Job, manifest
 from e2e.harness.marks import only_e2e
-from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+from e2e.harness.rig import Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 from e2e.kueue.launch import KueueStandIn
 from e2e.scenarios.nodes_taken import pod_of
-from e2e.trainer import proof
+from e2e.scenarios.queued_jobs import CHIPS_OF_FOUR_NODES, STEPS, assert_no_step_twice, submit, two_priorities
 from e2e.volcano.scheduler import API as VOLCANO
 
-STEPS = 300
-PRIORITY = "kueue.x-k8s.io/priority-class"
-CHIPS_OF_FOUR_NODES = 8
 Start = Callable[[RigLayout], Rig]
 
 
@@ -32,26 +28,9 @@ def queue(rig: Rig) -> KueueStandIn:
     return rig.queue
 
 
-def submit(rig: Rig, name: str, nodes: int = 4, priority: str = "", iterations: int = STEPS) -> Job:
-    """Apply a job with the queue's label, and nothing that says where its pods go."""
-    volume = rig.directory / "volumes" / name
-    body = manifest(
-        name,
-        rig.namespace,
-        volume,
-        nodes=nodes,
-        iterations=iterations,
-        spec={"coordinator": {"nodeSelector": {RIG_LABEL: rig.name}}},
-    )
-    body["metadata"]["labels"] = {PRIORITY: priority} if priority else {}
-    return rig.apply(body, volume)
-
-
 def test_a_preempted_job_resumes_with_equal_weights(rig: Rig, queue: KueueStandIn) -> None:
     """It saves, ends its pods, gives its quota back, and goes on where it stood."""
-    first, second = f"low-{rig.name}", f"high-{rig.name}"
-    queue.add_priority(first, 10)
-    queue.add_priority(second, 1000)
+    first, second = two_priorities(rig, queue)
     low = submit(rig, "low", priority=first)
     low.wait_step(10)
     high = submit(rig, "high", nodes=2, priority=second, iterations=60)
@@ -72,8 +51,7 @@ def test_a_preempted_job_resumes_with_equal_weights(rig: Rig, queue: KueueStandI
     low.hurry()
     low.wait_condition("Complete")
     assert low.weights_differ(undisturbed(rig.plane.run, tensor=2, pipeline=1, data=4, iterations=STEPS)) == []
-    steps = [each["step"] for each in proof.of(low.events(), "step_end") if each["rank"] == 0]
-    assert steps == sorted(set(steps)), "no step is done again"
+    assert_no_step_twice(low)
     assert low.status()["restarts"] == {"infrastructure": 0, "program": 0}
     rig.plane.wait("both Workloads to be finished", lambda: _finished(queue) == {"low", "high"})
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from e2e.kueue.rules import Configuration, World
 from e2e.kueue.webhook import GATE, QUEUE, verdict_on_pod, verdict_on_workload
+from e2e.kueue.world import Configuration, World
 
 Object = dict[str, Any]
 RESERVED: Object = {
@@ -84,3 +84,20 @@ def test_which_pods_kueue_takes(knows: bool, job_label: bool, pod_label: bool, d
     found = verdict_on_pod(request, world, Configuration(knows_jobs=knows), jobs)
     assert bool(found.patch) is taken
     assert not taken or found.patch[-1]["value"] == [{"name": GATE}]
+
+
+def test_a_pod_without_its_job_is_refused() -> None:
+    request = {"namespace": "t", "object": {"metadata": OWNED, "spec": {}}}
+    found = verdict_on_pod(request, World(), Configuration(knows_jobs=True), {})
+    assert (found.code, bool(found.refusal)) == (404, True)
+    assert not verdict_on_pod(request, World(), Configuration(), {}).refusal
+
+
+def test_nodes_of_a_topology_may_change() -> None:
+    """The webhook cannot tell who asks, and lets the nodes of an assignment change."""
+    old, new = changed(), changed()
+    for made, node in ((old, "n0"), (new, "n1")):
+        made["status"]["admission"]["podSetAssignments"] = [{"name": "rank", "topologyAssignment": {"slices": [node]}}]
+    assert not verdict_on_workload({"object": new, "oldObject": old}).refusal
+    new["status"]["admission"]["podSetAssignments"][0]["count"] = 7
+    assert verdict_on_workload({"object": new, "oldObject": old}).refusal
