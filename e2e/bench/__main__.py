@@ -23,6 +23,7 @@ from e2e.bench import (
     coordinator_scale,
     event_cost,
     fault_scale,
+    gangs,
     installation,
     lost_controllers,
     many_ranks,
@@ -63,6 +64,7 @@ SECTIONS = (
     "coordinator-live",
     "event-cost",
     "operator-scale",
+    "gangs",
     "mass-loss",
     "faults",
     "overhead",
@@ -135,6 +137,7 @@ class Bench:
             "faults": self._faults,
             "event-cost": self._event_cost,
             "operator-scale": self._operator_scale,
+            "gangs": self._gangs,
             "mass-loss": self._mass_loss,
             "overhead": self._overhead,
             "frozen": self._frozen,
@@ -279,6 +282,13 @@ class Bench:
             operator_scale.measure(found, self.say)
         finally:
             self.rows += operator_rows(found)
+
+    def _gangs(self) -> None:
+        found = operator_scale.Found()
+        try:
+            gangs.measure(found, self.say, rounds=self.chosen.rounds)
+        finally:
+            self.rows += gangs.rows(found)
 
     def _mass_loss(self) -> None:
         found = operator_scale.Found()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,10 +73,10 @@ class PodPhases:
         ranks: names of rank pods, in the order in which they came.
     """
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, selector: str = names.LABEL_JOB_UID) -> None:
         self.phases: dict[str, str] = {}
         self.ranks: dict[str, None] = {}
-        self._plane = plane
+        self._plane, self._selector = plane, selector
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
@@ -85,7 +85,7 @@ class PodPhases:
         while True:
             if not version:
                 version = self._list(client, path)
-            watch = client.watch(path, 7200.0, labelSelector=names.LABEL_JOB_UID, resourceVersion=version)
+            watch = client.watch(path, 7200.0, labelSelector=self._selector, resourceVersion=version)
             try:
                 for event in watch:
                     if event.get("type", "ERROR") == "ERROR":  # an answer that is no event is a refusal
@@ -98,7 +98,7 @@ class PodPhases:
             time.sleep(0.05)
 
     def _list(self, client: ApiClient, path: str) -> str:
-        listed = client.get(path, labelSelector=names.LABEL_JOB_UID)
+        listed = client.get(path, labelSelector=self._selector)
         there = {pod["metadata"]["name"] for pod in listed["items"]}
         for name in self.phases.keys() - there:
             self.phases.pop(name)
@@ -125,7 +125,7 @@ class PodPhases:
 class OperatorProcess:
     """An operator on this machine."""
 
-    def __init__(self, plane: ControlPlane, number: int) -> None:
+    def __init__(self, plane: ControlPlane, number: int, environment: Mapping[str, str] | None = None) -> None:
         run, host = plane.run, plane.run.address(0, 40 + number)
         port = free_port(host, 8080)
         self.url = f"http://{host}:{port}"
@@ -137,6 +137,7 @@ class OperatorProcess:
             "HAJOB_NAMESPACE": NAMESPACE,
             "HAJOB_POD_IP": host,
             "HAJOB_METRICS_PORT": str(port),
+            **(environment or {}),
         }
         command = [sys.executable, "-m", "hajob.app.operator"]
         self.process: subprocess.Popen[bytes] = run.spawn(f"operator-{number}", command, settings)
@@ -171,10 +172,16 @@ class OperatorProcess:
         self.process.wait(60)
 
 
-def install_account(plane: ControlPlane) -> None:
+def install_account(plane: ControlPlane, environment: Mapping[str, str] | None = None) -> None:
     """The operator's service account as it is installed, with its rights and its share of the API server."""
     plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
-    plane.apply(*(each for each in manifests(NAMESPACE) if each["kind"] not in {"Deployment", "Namespace"}))
+    plane.apply(
+        *(
+            each
+            for each in manifests(NAMESPACE, environment=environment)
+            if each["kind"] not in {"Deployment", "Namespace"}
+        )
+    )
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NAME}/token"
     directory = plane.run.directory / ACCOUNT
     directory.mkdir()
@@ -199,27 +206,35 @@ class ScaleRig:
         operators: that were started, in order.
     """
 
-    def __init__(self, plane: ControlPlane, nodes: KwokNodes) -> None:
-        self.plane, self.nodes = plane, nodes
+    def __init__(self, plane: ControlPlane, nodes: KwokNodes, environment: Mapping[str, str] | None = None) -> None:
+        self.plane, self.nodes, self._environment = plane, nodes, environment
         self.operators: list[OperatorProcess] = []
         self.pods = PodPhases(plane)
 
     @classmethod
     @contextmanager
-    def start(cls, nodes: int = NODES, say: Say = print, *, still: bool = False) -> Iterator[ScaleRig]:
+    def start(
+        cls,
+        nodes: int = NODES,
+        say: Say = print,
+        *,
+        still: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[ScaleRig]:
         """For as long as the context lasts, in a run of its own; the logs are kept when something fails.
 
         Args:
             nodes: How many.
             say: Takes a line of progress.
             still: Nodes send no heartbeats: these are the kubelets' and not the operator's, and share its cores here.
+            environment: More settings of the operators, with the rights that they need.
         """
         with Run.start("a benchmark of the operator") as run:
             plane = ControlPlane.start(run, still_nodes=still)
             install_crd(plane)
-            install_account(plane)
+            install_account(plane, environment)
             say(f"{nodes} nodes of KWOK are made")
-            made = cls(plane, KwokNodes.start(plane, nodes, still=still))
+            made = cls(plane, KwokNodes.start(plane, nodes, still=still), environment)
             try:
                 yield made
             except Exception:
@@ -228,7 +243,7 @@ class ScaleRig:
 
     def start_operator(self) -> OperatorProcess:
         """One more; it is ready when this returns."""
-        made = OperatorProcess(self.plane, len(self.operators))
+        made = OperatorProcess(self.plane, len(self.operators), self._environment)
         self.operators.append(made)
         self.plane.wait("the operator to be ready", lambda: made.metric("hajob_leader") >= 0, 60)
         return made
