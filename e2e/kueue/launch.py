@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 CHOICE: Final = "QUEUE"
 MANY: Final = 10_000
 """Chips of a queue in which no job of a scenario ever waits."""
+_PORTS: Final = range(10_000, 30_000)
+"""For webhooks: below those that the kernel gives to outgoing connections."""
 
 
 def chips_of_choice() -> int:
@@ -58,7 +61,8 @@ class KueueStandIn:
         self.plane, self.namespace = plane, namespace
         self.configuration = configuration or Configuration()
         self.address = plane.run.address(0, 1)
-        self.port = free_port(self.address, 9443)
+        # Of its own for each namespace: rigs start at the same moment, and one that is stopped comes back to its port.
+        self.port = free_port(self.address, _PORTS.start + zlib.crc32(namespace.encode()) % len(_PORTS))
         self._process: subprocess.Popen[bytes] | None = None
         self.queue = "user-queue"
 
@@ -197,6 +201,9 @@ class KueueStandIn:
         return [sys.executable, "-m", "e2e.kueue", str(path)]
 
     def _serves(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"Kueue of {self.namespace} has ended with {self._process.returncode}")
         with socket.socket() as probe:
             return probe.connect_ex((self.address, self.port)) == 0
 

@@ -65,7 +65,7 @@ class RealKueue(KueueStandIn):
         configuration = {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
-            "health": {"healthProbeBindAddress": f"{self.address}:{free_port(self.address, 8081)}"},
+            "health": {"healthProbeBindAddress": f"{self.address}:{free_port(self.address, self.port + 1)}"},
             "metrics": {"bindAddress": "0"},
             "webhook": {"host": self.address, "port": self.port, "certDir": str(directory)},
             "leaderElection": {"leaderElect": False},

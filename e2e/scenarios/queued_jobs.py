@@ -68,7 +68,8 @@ def wait_stopped(rig: Rig, job: Job, reason: str) -> int:
     """Wait until the job has given its quota back for this reason; the last common step."""
     evicted = job.wait_condition("Suspended")
     assert evicted["reason"] == "Evicted", evicted
-    assert reason in evicted["message"], evicted
+    cause = next(each["cause"] for each in job.incidents() if each["cause"]["code"] == "Evicted")
+    assert reason in cause["message"], cause
     rig.plane.wait("its pods to be gone", lambda: not job.pods())
     return job.common_step()
 
