@@ -9,7 +9,7 @@ quota.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,6 +26,7 @@ from hajob.pods.workload import (
     priority_of_spares,
     priority_reference,
 )
+from hajob.sources.pod import PodView
 from hajob.sources.workload import (
     ADMITTED,
     DEACTIVATION,
@@ -124,9 +125,21 @@ def _changes_of_spares(snapshot: JobSnapshot, memo: KueueMemo) -> Iterator[Chang
     elif workload.owes_quota:
         if not spares:
             yield _patch_status(memo, workload, _returned_status(snapshot, workload))
+    elif _are_spares_new(snapshot, workload, spares):
+        yield _patch_status(memo, workload, _ready_status(snapshot, workload))
     elif (priority := queue.priority) is not None:
         anew = None if workload.has_quota else _wanted_spares(snapshot)
         yield from _edit_of_workload(snapshot, workload, priority_of_spares(priority), anew, suspended=False)
+
+
+def _are_spares_new(snapshot: JobSnapshot, workload: WorkloadView, spares: Sequence[PodView]) -> bool:
+    """Return whether all spares run for the first time since their admission, which Kueue was not told of yet."""
+    running = [pod for pod in spares if pod.phase == "Running" and not pod.deleting]
+    return (
+        workload.queue_turn is QueueTurn.ADMITTED
+        and not workload.has_true_condition(PODS_READY)
+        and len(running) >= snapshot.job.spec.scheduling.num_spare_nodes
+    )
 
 
 def _has_other_count(snapshot: JobSnapshot, workload: WorkloadView) -> bool:

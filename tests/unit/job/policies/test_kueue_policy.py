@@ -358,3 +358,16 @@ def test_a_refused_workload_is_told() -> None:
 def test_the_lowest_priority_has_none_below() -> None:
     assert priority_of_spares(QueuePriority("lowest", -(2**31))).value == -(2**31)
     assert priority_of_spares(QueuePriority("", 0)).value == -1
+
+
+def test_spares_that_run_are_ready() -> None:
+    """Else Kueue evicts them for their pods, and may admit nobody else until then."""
+    job = example_job("quickstart", **SPARES)
+    ranks, spares = workload_of(job, READY), workload_of(job, ADMITTED, spares=True)
+    assert changes_of(taken(ranks, spares, spec=SPARES, pods=[replace(SPARE, phase="Pending")])) == ()
+    (patch,) = changes_of(taken(ranks, spares, spec=SPARES, pods=[replace(SPARE, phase="Running")]))
+    assert isinstance(patch, Patch)
+    assert patch.name == spares["metadata"]["name"]
+    assert conditions_of(patch)["PodsReady"] == ("True", "PodsReady")
+    ready = workload_of(job, READY, spares=True)
+    assert changes_of(taken(ranks, ready, spec=SPARES, pods=[replace(SPARE, phase="Running")])) == ()
