@@ -132,7 +132,10 @@ def test_a_topology_evicts_what_hajob_would_heal(start_rig: Start) -> None:
     second = job.node_of(2)
     rig.nodes.control.power_off(second)
     rig.plane.wait("the eviction", lambda: condition_of(workload_of(queue, job), "Evicted").get("status") == "True", 60)
-    stopped = wait_stopped(rig, job, "")
+    # The node was lost first: it is that incident that becomes a stop.
+    assert job.wait_condition("Suspended")["reason"] == "Evicted"
+    rig.plane.wait("its pods to be gone", lambda: not job.pods(), 120)
+    stopped = job.common_step()
     rig.nodes.control.power_on(first)
     job.wait_step(stopped + 5, seconds=180)
 
@@ -268,7 +271,7 @@ def test_the_queue_admits_fewer_and_adds_none(rig: Rig, queue: KueueStandIn) -> 
 @only_e2e
 def test_spares_are_preempted_alone(rig: Rig, queue: KueueStandIn) -> None:
     lower, higher = two_priorities(rig, queue)
-    job = submit(rig, "low", nodes=3, priority=lower, spec={"scheduling": {"numSpareNodes": 1}})
+    job = submit(rig, "low", nodes=2, priority=lower, iterations=LONG, spec={"scheduling": {"numSpareNodes": 2}})
     job.wait_condition("SparesReady")
     assert workload_of(queue, job, spares=True)["spec"]["priority"] == 9
     high = submit(rig, "high", nodes=1, priority=higher, iterations=60)
@@ -294,7 +297,7 @@ def test_a_webhook_that_fails_is_named(start_rig: Start) -> None:
     queue.start()
     job = submit(rig, "job", nodes=2)
     rig.plane.wait(
-        "the webhook to be named", lambda: "mpod.kb.io" in job.condition("Scheduled").get("message", ""), seconds=60
+        "the webhook to be named", lambda: "mpod.kb.io" in job.condition("Scheduled").get("message", ""), seconds=90
     )
     assert job.condition("Scheduled")["reason"] == "PodsNotCreated"
     queue.stop()

@@ -47,7 +47,7 @@ from hajob.job.wants import (
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
-from hajob.sources.creation import NotCreated, parse_refused_creation
+from hajob.sources.creation import NotCreated, is_from_webhook, parse_refused_creation
 from hajob.sources.pod import PodView, pod_view_of
 
 log = logging.getLogger(__name__)
@@ -340,7 +340,7 @@ class ReconcileLoop:
         try:
             admitted = await self._admission.evaluate_job(self._memory.job, accepted_before=accepted_before)
         except ApiError as error:
-            if error.status in REFUSALS:
+            if error.status in REFUSALS or is_from_webhook(error.message):
                 before = self._snapshots.creation.why_missing
                 self._snapshots.creation.why_missing = parse_refused_creation(error.status, error.reason, error.message)
                 self._tell_missing(before)

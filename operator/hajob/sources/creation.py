@@ -8,6 +8,9 @@ from typing import Final
 _OVER_QUOTA: Final = "exceeded quota"
 """The words of the ResourceQuota admission; all its other refusals ("failed quota") are about the pod itself."""
 
+_CALLING: Final = "calling webhook"
+"""The API server's words where a webhook that must be asked does not answer, or answers nonsense: its status is 500."""
+
 
 @dataclass(frozen=True, slots=True)
 class NotCreated:
@@ -32,3 +35,8 @@ def parse_refused_creation(status: int, code: str, message: str) -> NotCreated:
 def is_over_quota(status: int, message: str) -> bool:
     """Return whether the same request succeeds once a quota has room for it."""
     return status == 403 and _OVER_QUOTA in message
+
+
+def is_from_webhook(message: str) -> bool:
+    """Return whether nothing can be said of the pods because a webhook does not answer: that may last for long."""
+    return _CALLING in message

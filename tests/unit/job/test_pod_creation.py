@@ -140,6 +140,36 @@ async def test_a_policy_that_refuses_a_replacement_is_told_once(town: Controller
     assert town.events.reasons.count("PodsNotCreated") == 1
 
 
+class RefusingTown(ControllerTown):
+    """A world whose server cannot say whether it accepts pods, for so many questions."""
+
+    AWAY = 'failed calling webhook "mpod.kb.io": context deadline exceeded'
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        create, left = self.kube.create_object, [ApiError(500, "InternalError", self.AWAY)] * refusals
+
+        async def refuse(resource: str, *arguments: Any, **more: Any) -> Any:
+            if resource == "pods" and more.get("dry_run") and left:
+                raise left.pop()
+            return await create(resource, *arguments, **more)
+
+        self.kube.create_object = refuse  # type: ignore[method-assign]
+
+
+async def test_a_webhook_that_fails_before_a_start_is_told() -> None:
+    """Nothing is started, and who is in the way is named."""
+    town = RefusingTown(refusals=3)
+    await town.clock.advance(0.5)
+    assert town.pods() == []
+    told = condition(town, "Scheduled")
+    assert (told["reason"], told["message"]) == ("PodsNotCreated", town.AWAY)
+    await town.clock.advance(60.0)
+    assert ranks(town) == [0, 1, 2, 3]
+    assert condition(town, "Scheduled")["reason"] != "PodsNotCreated"
+    await town.controller.stop_managing()
+
+
 async def test_a_secret_over_quota_is_told(town: ControllerTown) -> None:
     create = town.kube.create_object
 

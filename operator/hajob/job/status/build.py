@@ -400,7 +400,8 @@ def _why_not_training(state: JobState) -> str:
 
 def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     pods, refused = [pod for pod in snapshot.pods if not pod.is_spare_pod], snapshot.not_created
-    if snapshot.queue_wait and not pods:
+    # Before the start nobody has asked the queue yet, if the server cannot even say whether it accepts the pods.
+    if snapshot.queue_wait and not pods and (refused is None or snapshot.state.phase is not JobPhase.NEW):
         return Reason.WAITING_IN_QUEUE, snapshot.queue_wait[:MESSAGE_LIMIT]
     if refused is not None:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
