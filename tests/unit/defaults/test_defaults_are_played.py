@@ -51,7 +51,7 @@ PLAYED = {
 PLAYED_ELSEWHERE = {
     "finishTimeoutSeconds": "tests/unit/coordinator/test_final_state.py",
     "recovery.drainTimeoutSeconds": "tests/unit/job/test_drained_nodes.py",
-    "recovery.preemptionTimeoutSeconds": "e2e/scenarios/test_kueue.py",
+    "recovery.preemptionTimeoutSeconds": "e2e/scenarios/test_kueue_troubles.py",
     "recovery.subHealthPolicy": "tests/unit/job/test_hardware_policies.py",
     "recovery.coordinatorLossPolicy": "tests/unit/job/test_coordinators_node_lost.py",
     "checkpoint.savedLimit": "e2e/scenarios/test_checkpoints.py",
@@ -102,6 +102,7 @@ CHANGED = {
     "e2e/scenarios/test_controller_killed_in_actions.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_coordinators_node.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_elastic.py": {"IMPATIENT": SHORT},
+    "e2e/scenarios/test_kueue_troubles.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_volcano.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_failure_modes.py": {
         "maxProgramFailures": FEWER_FAILURES,
