@@ -269,6 +269,11 @@ KEPT_POD_LOST: Final = Guard(
     _kept_pod_lost,
 )
 STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _names_strange_strategy)
+UNOPENED: Final = Guard(
+    "unopened",
+    "the coordinator has numbered an incident that no fact has opened here",
+    lambda context: context.event.incarnation > context.state.incarnation,
+)
 FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda context: context.is_foreign_event)
 NOTHING_LEFT: Final = Guard("nothing is left", "the incident has no other fact", _nothing_left)
 NOTE: Final = is_fact_about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))

@@ -196,8 +196,12 @@ def order_checkpoint(context: Context, state: JobState, incident: Incident, out:
 
 def begin_restart(context: Context) -> HandlerResult:
     """End every process and start the job anew."""
+    return _restart(context, None)
+
+
+def _restart(context: Context, restored_from: RestoredFrom | None) -> HandlerResult:
     state, incident, out = enter_action(context, Action.RESTART)
-    incident = replace(incident, restarts=incident.restarts + 1)
+    incident = replace(incident, restarts=incident.restarts + 1, restored_from=restored_from or incident.restored_from)
     state = with_failed_load(context, state)
     if incident.origin is Origin.PROGRAM:
         state = replace(state, restarts_program=state.restarts_program + 1)
@@ -208,8 +212,7 @@ def begin_restart(context: Context) -> HandlerResult:
 
 def restart_from_saved(context: Context) -> HandlerResult:
     """Restart from the checkpoint that was just saved."""
-    saved = replace(context.open_incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
-    return begin_restart(context.with_state(replace(context.state, incident=saved)))
+    return _restart(context, RestoredFrom.SAVED_CHECKPOINT)
 
 
 def launch_attempt(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:

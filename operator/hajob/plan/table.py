@@ -196,6 +196,7 @@ def _milestone_handler(name: str, **changes: bool) -> Handler:
 
 _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
 _TRAINING = (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING)
+_AT_WORK = (P.RUNNING, P.SHRUNK)
 _ACTING = (*HELD_UP, P.SAVING)
 _WITH_PODS = (*_STARTING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD, P.ENDING)
 _BEYOND_START = (P.WARMING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD, P.ENDING)
@@ -388,6 +389,24 @@ _FACTS = (
         g.ALWAYS,
         Handler("forget the fact", "the others still count", life.withdraw_facts),
     ),
+)
+
+# MindIO has stopped a training that trains for all the operator knows, as the facts were stale here or never came.
+# What succeeded trains on; the rest has ended the training, or is about to.
+_UNOPENED_RESULTS = (
+    _table_row(
+        _AT_WORK,
+        ResultReported,
+        g.both_guards(g.both_guards(g.UNOPENED, g.STANDING_SAVE), g.chooses_action(EXIT_ONLY, Action.RESTART)),
+        _SAVED,
+        P.RESTARTING,
+        trigger=EXIT_ONLY,
+    ),
+    _table_row(
+        _AT_WORK, ResultReported, g.both_guards(g.UNOPENED, g.STANDING_SAVE), _FAIL, P.FAILED, trigger=EXIT_ONLY
+    ),
+    *_rows_by_action(_AT_WORK, ResultReported, DUMP_OR_EXIT, g.both_guards(g.UNOPENED, g.has_result(405, 406))),
+    *_rows_by_action(_AT_WORK, ResultReported, EXIT_ONLY, g.both_guards(g.UNOPENED, g.has_result(404, 499))),
 )
 
 _RECOVERY = (
@@ -811,6 +830,7 @@ _WRITTEN = (
     *_LIFE,
     *_ENDING,
     *_FACTS,
+    *_UNOPENED_RESULTS,
     *_RECOVERY,
     *_RESULTS,
     *_RESIZE,

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.domain.incidents import RestoredFrom
 from hajob.plan import events as e
+from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import JobPhase
 from tests.rigs.plan_rig import Rig
 from tests.rigs.plan_worlds import VIEW
@@ -35,6 +37,40 @@ def test_a_shrunk_job_without_protection_ignores_it_too() -> None:
     rig.state = replace(rig.state, phase=JobPhase.UNPROTECTED)
     rig.tell(e.ResultReported(3, 406, "rollback failed"))
     assert rig.at(JobPhase.UNPROTECTED)
+
+
+@pytest.mark.parametrize(
+    ("code", "strategy", "then", "restored"),
+    [
+        (404, "", JobPhase.RESTARTING, RestoredFrom.PERIODIC_CHECKPOINT),
+        (499, "", JobPhase.RESTARTING, RestoredFrom.PERIODIC_CHECKPOINT),
+        (406, "recover", JobPhase.SAVING, None),
+        (0, "dump", JobPhase.RESTARTING, RestoredFrom.SAVED_CHECKPOINT),
+    ],
+)
+def test_a_stop_that_no_fact_explains_ends_in_a_decision(
+    code: int, strategy: str, then: JobPhase, restored: RestoredFrom | None
+) -> None:
+    """The coordinator took processes for ranks that the operator knows to be old: Running would be said for ever."""
+    rig = Rig.running()
+    rig.tell(e.Stopped(7, (3,)))
+    assert rig.at(JobPhase.RUNNING)
+    rig.tell(e.ResultReported(7, code, "nobody decided", strategy))
+    assert rig.at(then)
+    assert rig.incident.restored_from is restored
+
+
+@pytest.mark.parametrize("code", [404, 499, 406])
+def test_nothing_is_decided_of_it_while_a_person_looks(code: int) -> None:
+    rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
+    rig.tell(e.ResultReported(7, code, "nobody decided"))
+    assert rig.at(JobPhase.HELD)
+
+
+def test_a_result_of_an_incident_that_is_over_ends_nothing() -> None:
+    rig = Rig.running()
+    rig.tell(e.ResultReported(rig.state.incarnation, 499, "late"))
+    assert rig.at(JobPhase.RUNNING)
 
 
 @pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.RESTARTING, JobPhase.RUNNING, JobPhase.HELD])
