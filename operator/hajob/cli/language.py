@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from hajob.cli.widths import wrapped_by_width
+from hajob.domain.text import harmless_text
 
 if TYPE_CHECKING:
     from hajob.cli.catalogue import Catalogue
@@ -43,7 +44,7 @@ def in_language(text: str) -> str:
 
 def say(sentence: str, *, to_errors: bool = False) -> None:
     """Print a sentence at once, in the language of the person who asks."""
-    print(in_language(sentence), file=sys.stderr if to_errors else sys.stdout, flush=True)
+    print(harmless_text(in_language(sentence)), file=sys.stderr if to_errors else sys.stdout, flush=True)
 
 
 @cache

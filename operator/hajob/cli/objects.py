@@ -34,7 +34,9 @@ FIELD_MANAGER: Final = "kubectl-hajob"
 
 def path_of_job(namespace: str, name: str) -> str:
     """Return the path of a HATrainingJob."""
-    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{name}"
+    # Names come from command lines and addresses of the page: one with a slash must not lead to another object.
+    where, which = quote(namespace, safe=""), quote(name, safe="")
+    return f"/apis/{names.API_VERSION}/namespaces/{where}/{names.PLURAL}/{which}"
 
 
 def find_job(objects: ReadObjects, namespace: str, name: str) -> Json:
@@ -55,7 +57,7 @@ def find_node(objects: ReadObjects, name: str) -> Json:
     Raises:
         ClusterError: there is none of this name, or the cluster refuses.
     """
-    found = objects.find_object(f"{NODES}/{name}")
+    found = objects.find_object(f"{NODES}/{quote(name, safe='')}")
     if found is None:
         raise ClusterError(f"there is no node {name}: kubectl get nodes names them")
     return found

@@ -19,6 +19,7 @@ import yaml
 
 from hajob.cli.language import in_language
 from hajob.cli.widths import display_width
+from hajob.domain.text import harmless_text
 
 FORMATS: Final = ("text", "json", "yaml", "name")
 """What `print_answer` can print."""
@@ -55,7 +56,7 @@ class Table:
 
     def plain_lines(self) -> Iterator[str]:
         """Yield the lines of the table as kubectl would print it: three spaces between columns, none at the end."""
-        lines = [self.columns, *(tuple(map(in_language, row)) for row in self.rows)]
+        lines = [self.columns, *(tuple(map(_as_cell, row)) for row in self.rows)]
         widths = [max(display_width(line[place]) for line in lines) for place in range(len(self.columns))]
         for line in lines:
             padded = (cell + " " * (width - display_width(cell)) for cell, width in zip(line, widths, strict=True))
@@ -95,11 +96,17 @@ def lines_of_answer(answer: Answer, output: str) -> Iterator[str]:
     if output == "json":
         yield json.dumps(answer.data, indent=2)
     elif output == "yaml":
-        yield yaml.dump(answer.data, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True).rstrip("\n")
+        told = _as_yaml(answer.data, readable=True)
+        # YAML lets characters through that turn a terminal's line around; escaped, they are the same to a program.
+        yield told if harmless_text(told) == told else _as_yaml(answer.data, readable=False)
     elif output == "name":
         yield from answer.names
     else:
         yield from plain_lines(answer.told)
+
+
+def _as_yaml(data: Any, *, readable: bool) -> str:  # noqa: ANN401  any JSON
+    return yaml.dump(data, Dumper=_PlainDumper, sort_keys=False, allow_unicode=readable).rstrip("\n")
 
 
 class _PlainDumper(yaml.SafeDumper):
@@ -117,7 +124,17 @@ class _PlainDumper(yaml.SafeDumper):
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
     """Yield the lines of an answer as a pipe gets them."""
     for block in blocks:
-        yield from block.plain_lines() if isinstance(block, Table) else (in_language(block),)
+        yield from block.plain_lines() if isinstance(block, Table) else (_as_line(block),)
+
+
+def _as_line(text: str) -> str:
+    """Return a text as a terminal may get it: names, messages and annotations in it are anybody's words."""
+    return harmless_text(in_language(text))
+
+
+def _as_cell(text: str) -> str:
+    """Return the text of a cell, which has one line."""
+    return _as_line(text).replace("\n", "\\n")
 
 
 @contextmanager
@@ -158,11 +175,11 @@ def _as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional
 
     if isinstance(block, str):
         # The first word of a line names it: whoever skims reads only those.
-        head, gap, rest = in_language(block).partition(" ")
-        return Text.assemble((head, "bold"), gap, rest) if head else Text(in_language(block))
+        head, gap, rest = _as_line(block).partition(" ")
+        return Text.assemble((head, "bold"), gap, rest) if head else Text(_as_line(block))
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for name in block.columns:
         made.add_column(name, overflow="fold", justify="right" if name in {"STEP", "LOST", "CHIPS"} else "left")
     for row in block.rows:
-        made.add_row(*(Text(in_language(cell), style=style_of(cell)) for cell in row))
+        made.add_row(*(Text(_as_cell(cell), style=style_of(cell)) for cell in row))
     return made

@@ -18,6 +18,7 @@ from hajob.api.base import Json, format_time
 from hajob.api.job import Metadata
 from hajob.backoff import Backoff
 from hajob.clock import Clock, format_microtime
+from hajob.domain.text import harmless_text
 from hajob.kube.client import ApiError, Kube
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def build_event(
         "type": str(type_),
         "reason": reason,
         "action": reason,
-        "message": _shorten_note(note),
+        "message": _shorten_note(harmless_text(note)),
         "source": {"component": names.OPERATOR_NAME},
         "reportingComponent": names.MANAGED_BY,
         "reportingInstance": instance,

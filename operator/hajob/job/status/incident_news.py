@@ -15,6 +15,7 @@ from hajob.api.base import Json, JsonValue, format_time
 from hajob.api.job import Metadata
 from hajob.api.status import IncidentEntry
 from hajob.domain.incidents import IncidentOutcome
+from hajob.domain.text import harmless_text
 
 EVENT_TYPES: Final = {False: "io.hajob.incident.begun", True: "io.hajob.incident.ended"}
 """`type` of the CloudEvent, by whether the incident is over."""
@@ -122,13 +123,22 @@ def words_of_news(news: IncidentNews, cluster: str) -> Mapping[str, str]:
         "state": state,
         "action": str(entry.action or ""),
         "cause": entry.cause.code,
-        "message": entry.message,
+        "message": _as_chat_text(entry.message),
         "step": "" if entry.step is None else str(entry.step),
         "outage": f"{_outage_seconds(entry):.1f} s" if news.ended else "",
         "nodes": ", ".join((*entry.from_nodes, *entry.to_nodes)),
         "time": _time_in_words(entry.end_time or entry.start_time),
         "title": f"Hajob: {job} {state}",
     }
+
+
+_OF_CHATS: Final = str.maketrans("<>[]`*@", "＜＞［］｀＊＠")
+"""What robots read as links, mentions and mark-up, and what it looks like."""
+
+
+def _as_chat_text(message: str) -> str:
+    """Return a message in one line that a chat shows and does not obey: the words of an exception are in it."""
+    return " ".join(harmless_text(message).split()).translate(_OF_CHATS)
 
 
 WORDS: Final = (
