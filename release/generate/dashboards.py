@@ -319,7 +319,15 @@ JOB: Final = (
         "Training",
         (
             Plot("Step over time", "It stands during an outage.", ((_of_job("hajob_job_step"), "step"),)),
-            Plot("Time of a step", "A slow rank makes it longer.", ((_of_job("hajob_job_step_seconds"), "step"),), "s"),
+            Plot(
+                "Time of a step",
+                "Of the last hundred steps: a slow rank makes all of them longer, a save the 95th percentile.",
+                (
+                    (_of_job("hajob_job_step_duration_seconds", ',percentile="50"'), "p50"),
+                    (_of_job("hajob_job_step_duration_seconds", ',percentile="95"'), "p95"),
+                ),
+                "s",
+            ),
             Plot(
                 "Where the time goes",
                 "Seconds of each second, by bucket.",

@@ -92,7 +92,7 @@ class OperatorCore(FaultListener, JobSource):
         """Return the jobs that this operator manages, with their statuses as they are now."""
         now_ms = self._ports.clock.now_milliseconds()
         return [
-            JobReading(one.job, one.live_status, budgets_left(one.policy, one.state, now_ms))
+            JobReading(one.job, one.live_status, budgets_left(one.policy, one.state, now_ms), one.step_times)
             for one in self._controllers.values()
         ]
 

@@ -1,9 +1,22 @@
 """Step time at a job's current size, measured from the steps that it was seen to finish."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 ENOUGH_STEPS = 5
 """Steps to be seen before a pace is reported."""
+
+
+class StepTimes(NamedTuple):
+    """How long the last steps of a training took, in seconds, without outages.
+
+    Attributes:
+        median: half of them took no longer.
+        slow: 95 of 100 took no longer.
+    """
+
+    median: float
+    slow: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus, IncidentEntry
 from hajob.clock import Alarm
+from hajob.domain.pace import StepTimes
 from hajob.job import observe, orders
 from hajob.job.admission import Admission
 from hajob.job.coordinator_client import CoordinatorClient, CoordinatorOwner
@@ -103,6 +104,11 @@ class JobController(CoordinatorOwner, LoopOwner):
             pace = memory.pace.milliseconds_per_step
             changed["progress"] = known.progress.model_copy(update={"step": step, "step_milliseconds": pace})
         return known.model_copy(update=changed)
+
+    @property
+    def step_times(self) -> StepTimes | None:
+        """Return how long the last steps took, as the coordinator tells; None while it does not."""
+        return self.coordinator.reports.step_times
 
     @property
     def state(self) -> JobState:

@@ -8,11 +8,13 @@ from typing import Final
 from hajob import metrics
 from hajob.api.conditions import Reason
 from hajob.domain.checkpoints import CheckpointRefusal
+from hajob.domain.pace import StepTimes
 from hajob.job.status.incidents import Loaded
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.steps import known_step
 from hajob.sources.observe import Heard
 
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 _NOTHING_FOUND: Final = frozenset({"", "Offline"})
 """Words for its conversation with MindIO of a coordinator that has found nothing yet (docs/protocols/sidecar.md)."""
 
@@ -95,6 +97,16 @@ class CoordinatorReports:
         """Return the newest step that is known to be finished, -1 before the first."""
         found = known_step(self.now.state)
         return -1 if found is None else found
+
+    @property
+    def step_times(self) -> StepTimes | None:
+        """Return how long the last steps took; None while the channel is down or too few were seen."""
+        told = self.now.state.step_times
+        if not self.connected or not self.now.state.HasField("step_times"):
+            return None
+        return StepTimes(
+            told.median_nanoseconds / NANOSECONDS_PER_SECOND, told.slow_nanoseconds / NANOSECONDS_PER_SECOND
+        )
 
     @property
     def checkpoint_step(self) -> int | None:

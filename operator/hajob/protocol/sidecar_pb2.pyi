@@ -324,7 +324,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over", "end", "pause_result")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over", "end", "pause_result", "step_times")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -343,6 +343,7 @@ class CoordinatorState(_message.Message):
     TAKING_OVER_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     PAUSE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    STEP_TIMES_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -361,7 +362,16 @@ class CoordinatorState(_message.Message):
     taking_over: bool
     end: TrainingEnd
     pause_result: str
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ..., end: _Optional[_Union[TrainingEnd, str]] = ..., pause_result: _Optional[str] = ...) -> None: ...
+    step_times: StepTimes
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ..., end: _Optional[_Union[TrainingEnd, str]] = ..., pause_result: _Optional[str] = ..., step_times: _Optional[_Union[StepTimes, _Mapping]] = ...) -> None: ...
+
+class StepTimes(_message.Message):
+    __slots__ = ("median_nanoseconds", "slow_nanoseconds")
+    MEDIAN_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    SLOW_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    median_nanoseconds: int
+    slow_nanoseconds: int
+    def __init__(self, median_nanoseconds: _Optional[int] = ..., slow_nanoseconds: _Optional[int] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("code", "message")

@@ -16,6 +16,7 @@ from hajob.api.job import HATrainingJob
 from hajob.app import job_metrics
 from hajob.app.job_metrics import JOB_METRICS, JobMetrics, JobReading, JobSource
 from hajob.domain.actions import Action
+from hajob.domain.pace import StepTimes
 from hajob.plan.state import JobPhase
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
@@ -30,13 +31,14 @@ class Jobs(JobSource):
         self.clock = FakeClock()
         self.clock.step_wall(NOW_MS / 1000 - self.clock.now_milliseconds() / 1000)
         self.jobs = list(jobs)
+        self.step_times: StepTimes | None = None
         self.registry = CollectorRegistry()
         self.registry.register(JobMetrics(self, self.clock))
 
     def read_jobs(self) -> Iterable[JobReading]:
         for raw in self.jobs:
             job = HATrainingJob.from_object(raw)
-            yield JobReading(job, job.status, {Action.RESTART: 9})
+            yield JobReading(job, job.status, {Action.RESTART: 9}, self.step_times)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, {"namespace": NAMESPACE, "job": NAME, **labels})
@@ -70,6 +72,15 @@ def test_a_status_becomes_metrics() -> None:
     assert jobs.value("hajob_job_coordinator_up") == 1
     assert jobs.value("hajob_job_budget_left", action="Restart") == 9
     assert jobs.value("hajob_job_waiting_seconds", reason="") is None, "it waits for nothing"
+
+
+def test_step_times_are_two_series_of_a_job() -> None:
+    jobs = Jobs(told_job())
+    assert "hajob_job_step_duration_seconds{" not in jobs.scrape(), "what is not known is not told"
+    jobs.step_times = StepTimes(1.42, 1.51)
+    assert jobs.value("hajob_job_step_duration_seconds", percentile="50") == 1.42
+    assert jobs.value("hajob_job_step_duration_seconds", percentile="95") == 1.51
+    assert jobs.scrape().count("hajob_job_step_duration_seconds{") == 2
 
 
 def test_a_job_that_waits_says_how_long() -> None:

@@ -14,6 +14,7 @@ from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
 from hajob.job.coordinator_client import CoordinatorClient, CoordinatorOwner
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.ports import Ports
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
@@ -63,6 +64,18 @@ def test_what_an_attempt_loads_is_told_once_for_that_attempt() -> None:
     assert (found.step, found.refused[0].name, found.num_refused) == (20, "x", 1)
     assert controller.reports.take_newly_loaded(told, 1) is None
     assert controller.reports.take_newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
+
+
+def test_times_of_steps_are_told_while_the_coordinator_is_heard() -> None:
+    reports = CoordinatorReports()
+    times = wire.StepTimes(median_nanoseconds=1_420_000_000, slow_nanoseconds=1_510_000_000)
+    reports.note_connection_change(up=True, reason="")
+    reports.store_report(wire.Report(sequence=1, state=wire.CoordinatorState(attempt=1)))
+    assert reports.step_times is None, "an older sidecar, or too few steps"
+    reports.store_report(wire.Report(sequence=2, state=wire.CoordinatorState(attempt=1, step_times=times)))
+    assert reports.step_times == (1.42, 1.51)
+    reports.note_connection_change(up=False, reason="it is gone")
+    assert reports.step_times is None
 
 
 def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:

@@ -85,6 +85,9 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
     )
     if (quiet := quiet_problem(job)) is not None:
         state.problems.append(quiet)
+    if (times := job.steps.step_times) is not None:
+        state.step_times.median_nanoseconds = int(times.median * NANOSECONDS)
+        state.step_times.slow_nanoseconds = int(times.slow * NANOSECONDS)
     if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:
         state.sign_age_nanoseconds = max(0, int((job.now - attempt.sign) * NANOSECONDS))
     if job.incidents.current is not None:

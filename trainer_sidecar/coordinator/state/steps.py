@@ -19,12 +19,15 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from hajob.domain.pace import StepTimes
 from trainer_sidecar.coordinator.state.standstill import StandstillWatch
 
 # Where a rank tells nothing no step is common to all, and the newest ones alone are of use.
 KEPT_STEPS = 64
 # The median of an odd number is one of them. Enough that saves and evaluations in between do not count.
 KEPT_TIMES = 101
+ENOUGH_TIMES = 20  # of fewer the 95th percentile is the longest one
+SLOW_SHARE = 0.95
 TOLD_AT_ONCE_SECONDS = 0.25  # a step this long is told as soon as it is finished; launchers gather quicker ones
 
 
@@ -49,7 +52,9 @@ class Steps:
         self._common: tuple[int, float] | None = None
         self._is_common_printed = False
         self._line: tuple[int, float] | None = None  # the newest line since the ranks went on: its step, and when
-        self._times: deque[float] = deque(maxlen=KEPT_TIMES)  # seconds of a step, by lines
+        self._first_line: tuple[int, float] | None = None  # the newest step with a line since then, and its first one
+        self._line_times: deque[float] = deque(maxlen=KEPT_TIMES)  # seconds from one step's line to the next one's
+        self._times: deque[float] = deque(maxlen=KEPT_TIMES)  # seconds of a step on all ranks, by lines
         self._beat_times: deque[float] = deque(maxlen=KEPT_TIMES)  # … by the heartbeats of one rank
         self._beaten_at: dict[int, float] = {}
         self._printed: dict[int, int] = {}
@@ -67,6 +72,7 @@ class Steps:
         """Note that `rank` has printed that it finished `step` at `at`; `num_ranks` take part."""
         self._printed[rank] = step
         self._unheard.discard(rank)
+        self._time_line(step, at)
         self._line = max(self._line or (step, at), (step, at))
         self._note_newest(step, at)
         finish = self._open.get(step)
@@ -78,6 +84,15 @@ class Steps:
         self._refine_common(step, at)
         self._set_level(rank, max(step, self._beaten.get(rank, step)))
         self._advance_common(num_ranks)
+
+    def _time_line(self, step: int, at: float) -> None:
+        """Take the time between the first lines of two steps: whichever rank prints, all end a step together."""
+        before = self._first_line
+        if before is not None and step <= before[0]:
+            return
+        if before is not None and at > before[1]:
+            self._line_times.append((at - before[1]) / (step - before[0]))
+        self._first_line = (step, at)
 
     def note_heartbeat_step(self, rank: int, step: int, at: float, num_ranks: int) -> None:
         """Note that `rank` had finished `step` by the time of its heartbeat, `at`."""
@@ -227,6 +242,14 @@ class Steps:
         return statistics.median(times) if times else None
 
     @property
+    def step_times(self) -> StepTimes | None:
+        """Of the last hundred steps; None before `ENOUGH_TIMES` of them."""
+        times = sorted(self._line_times or self._beat_times)
+        if len(times) < ENOUGH_TIMES:
+            return None
+        return StepTimes(statistics.median_low(times), times[math.ceil(SLOW_SHARE * len(times)) - 1])
+
+    @property
     def hears_heartbeats(self) -> bool:
         """Whether heartbeats tell steps."""
         return bool(self._beaten)
@@ -255,7 +278,7 @@ class Steps:
         """Forget what only some had finished, because steps will be repeated; return the last common step."""
         common = self.last_common_step()
         self._open.clear()
-        self._line = None
+        self._line = self._first_line = None
         if common is not None:
             self._common, self.newest = common, common[0]
         return common
@@ -268,6 +291,7 @@ class Steps:
     def forget_attempt(self) -> None:
         """Forget all steps: a new attempt may go on from an older checkpoint."""
         self._forget_all()
+        self._line_times.clear()
         self._times.clear()
         self._beat_times.clear()
         self._unheard.clear()
@@ -277,4 +301,4 @@ class Steps:
     def _forget_all(self) -> None:
         for known in (self._open, self._printed, self._beaten, self._beaten_at, self._levels, self._ranks_at):
             known.clear()
-        self._line = None
+        self._line = self._first_line = None
