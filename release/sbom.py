@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import uuid
@@ -15,7 +16,7 @@ from typing import Final
 
 from e2e.bootstrap.environment import install_into
 from hajob.version import VERSION
-from release import debian
+from release import debian, vendored
 from release.platforms import Platform
 from release.tree import Tree
 
@@ -24,7 +25,7 @@ LOCK: Final = Path(__file__).with_name("sbom.lock")
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One package of an image: its purl type is `pypi` or `deb`."""
+    """One package of an image: its purl type is `pypi`, `deb` or `npm`."""
 
     kind: str
     name: str
@@ -34,8 +35,13 @@ class Component:
 
 
 def components(tree: Tree, platform: Platform) -> list[Component]:
-    """The packages of an image: Python's by what is installed with them, Debian's by the lock and their copyright."""
-    return sorted([*_python(tree), *_debian(tree, platform)], key=lambda each: (each.kind, each.name))
+    """The packages of an image, each kind by what says it.
+
+    Python's by what is installed with them, Debian's by the lock and their copyright, the page's libraries by the lock
+    beside them.
+    """
+    found = [*_python(tree), *_debian(tree, platform), *_of_page(tree)]
+    return sorted(found, key=lambda each: (each.kind, each.name))
 
 
 def _python(tree: Tree) -> Iterator[Component]:
@@ -61,6 +67,13 @@ def _debian(tree: Tree, platform: Platform) -> Iterator[Component]:
         text = copyright_file.content.decode(errors="replace") if copyright_file else ""
         named = sorted(set(re.findall(r"(?m)^License: *(\S.*)$", text))) or ["see its copyright file"]
         yield Component("deb", package.name, package.version, tuple(named), platform.debian)
+
+
+def _of_page(tree: Tree) -> Iterator[Component]:
+    for path, entry in tree.items():
+        if path.endswith(f"/static/vendor/{vendored.LOCK}"):
+            for name, package in json.loads(entry.content).items():
+                yield Component("npm", name, str(package["version"]), (str(package["license"]),))
 
 
 def table(listed: list[Component]) -> str:

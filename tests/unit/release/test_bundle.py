@@ -6,7 +6,7 @@ import tarfile
 from posixpath import dirname, join, normpath
 
 from hajob.version import VERSION
-from release import bundle, sbom
+from release import bundle, sbom, vendored
 from release.platforms import PLATFORMS
 from release.tree import Entry, from_tar
 from release.wheels import SITE
@@ -69,3 +69,18 @@ def test_licences_come_from_where_each_package_says_them() -> None:
         ("see its copyright file",),
     ]
     assert found["zlib1g"].architecture == "arm64"
+
+
+def test_the_libraries_of_the_page_are_listed() -> None:
+    directory = f"{SITE}/hajob/web/static/vendor"
+    tree = {f"{directory}/{path.name}": Entry(path.read_bytes()) for path in vendored.DIRECTORY.iterdir()}
+    found = [each for each in sbom.components(tree, PLATFORMS["linux/amd64"]) if each.kind == "npm"]
+    assert {each.name: each.licenses for each in found} == {
+        "htm": ("Apache-2.0",),
+        "preact": ("MIT",),
+        "uplot": ("MIT",),
+    }
+    assert {each.name: each.version for each in found} == {
+        name: package["version"] for name, package in vendored.read_lock().items()
+    }
+    assert "preact " in sbom.table(found)
