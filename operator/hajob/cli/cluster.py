@@ -7,6 +7,7 @@ fail or end without it. Every failure is a `ClusterError` with a sentence.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -205,6 +206,26 @@ def sentence_of_refusal(body: Any, usual: str) -> str:  # noqa: ANN401  the clie
         return usual
 
 
+class _KeptErrors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@contextmanager
+def _errors_logged() -> Iterator[list[str]]:
+    """Yield what is logged as an error meanwhile: that a program of a kubeconfig gave no token is told nowhere else."""
+    kept, root = _KeptErrors(), logging.getLogger()
+    root.addHandler(kept)
+    try:
+        yield kept.said
+    finally:
+        root.removeHandler(kept)
+
+
 def load_kubeconfig(kubeconfig: str | None, context: str | None) -> tuple[Any, str]:
     """Return a client of the package kubernetes, and the namespace that is meant where none is named.
 
@@ -218,9 +239,18 @@ def load_kubeconfig(kubeconfig: str | None, context: str | None) -> tuple[Any, s
     from kubernetes import config
 
     try:
-        api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
+        with _errors_logged() as errors:
+            api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
         contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
-    except (config.ConfigException, OSError) as problem:
+    except (config.ConfigException, OSError, ValueError) as problem:
         raise ClusterError(f"no kubeconfig can be used: {problem}") from None
+    except ImportError:  # PySocks, which is not installed with this
+        raise ClusterError(
+            "no kubeconfig can be used: its proxy is SOCKS, and only http and https are supported"
+        ) from None
+    # The package would go on as nobody, and the server's refusal would name the wrong cause.
+    if errors and not (api_client.configuration.api_key or api_client.configuration.cert_file):
+        why = " ".join(errors[-1].split())
+        raise ClusterError(f"no kubeconfig can be used: {why}")
     chosen = next((each for each in contexts if each["name"] == context), active)
     return api_client, chosen["context"].get("namespace") or "default"

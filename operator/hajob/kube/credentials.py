@@ -15,9 +15,13 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
+from urllib.parse import urlsplit
 
 log = logging.getLogger(__name__)
+
+PROXY_SCHEMES: Final = ("http", "https")
+"""Of a proxy that aiohttp can talk to."""
 
 
 class CredentialsError(RuntimeError):
@@ -34,6 +38,8 @@ class ApiCredentials:
         certificate_file: client certificate; empty: none.
         key_file: its key.
         verify: False accepts every server, as a kubeconfig can ask for.
+        server_name: name in the server's certificate, where it is not that of the URL; empty: it is.
+        proxy: URL of the HTTP proxy on the way to the server; empty: there is none.
     """
 
     server: str
@@ -41,6 +47,8 @@ class ApiCredentials:
     certificate_file: str = ""
     key_file: str = ""
     verify: bool = True
+    server_name: str = ""
+    proxy: str = ""
     _token: str = ""
     _token_file: Path | None = None
     _token_stamp: tuple[int, int] = field(default=(0, 0))
@@ -119,13 +127,19 @@ async def from_kubeconfig(path: str, context: str | None = None) -> ApiCredentia
             config_file=path, context=context, client_configuration=configuration, persist_config=False
         )
     except (ConfigException, OSError, ValueError) as error:
-        raise CredentialsError(f"kubeconfig {path} cannot be used: {error}; check HAJOB_KUBECONFIG") from error
+        raise CredentialsError(f"kubeconfig {path} cannot be used: {error}") from error
+    proxy = str(configuration.proxy or "")
+    if proxy and urlsplit(proxy).scheme not in PROXY_SCHEMES:  # its URL may hold a password, and is not told
+        supported = " and ".join(PROXY_SCHEMES)
+        raise CredentialsError(f"kubeconfig {path} cannot be used: only {supported} are supported in its proxy-url")
     return ApiCredentials(
         str(configuration.host).rstrip("/"),
         configuration.ssl_ca_cert or "",
         configuration.cert_file or "",
         configuration.key_file or "",
         bool(configuration.verify_ssl),
+        str(configuration.tls_server_name or ""),
+        proxy,
         str(configuration.api_key.get("BearerToken", "")).partition(" ")[2],
         _kubeconfig=path,
         _context=context,
@@ -163,5 +177,8 @@ def _why_unusable(file: Path) -> str:
 async def load_credentials(kubeconfig: str, service_account_dir: str) -> ApiCredentials:
     """Load the kubeconfig where one is given, else the service account."""
     if kubeconfig:
-        return await from_kubeconfig(kubeconfig)
+        try:
+            return await from_kubeconfig(kubeconfig)
+        except CredentialsError as error:
+            raise CredentialsError(f"{error}; check HAJOB_KUBECONFIG") from error
     return from_service_account(service_account_dir)

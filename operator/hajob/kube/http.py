@@ -135,7 +135,16 @@ class HttpTransport:
         data = None if body is None else orjson.dumps(body)
         url = self._credentials.server + path
         try:
-            response = await session.request(method, url, params=query, data=data, headers=headers, timeout=timeout)
+            response = await session.request(
+                method,
+                url,
+                params=query,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                server_hostname=self._credentials.server_name or None,
+                proxy=self._credentials.proxy or None,
+            )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _error_of_broken_request(method, path, error) from error
         async with response:

@@ -13,6 +13,8 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from aiohttp import web
 
@@ -71,6 +73,7 @@ async def _serve_page(arguments: argparse.Namespace) -> int:
         credentials = await from_kubeconfig(os.environ.get("KUBECONFIG") or "~/.kube/config", arguments.context)
     except CredentialsError as problem:
         raise ClusterError(str(problem)) from None
+    credentials.proxy = credentials.proxy or _proxy_of_environment(credentials.server)
     scope = Scope(
         arguments.namespace,
         fallback,
@@ -97,6 +100,15 @@ async def _serve_page(arguments: argparse.Namespace) -> int:
         finally:
             await runner.cleanup()
     return DONE
+
+
+def _proxy_of_environment(server: str) -> str:
+    """Return the proxy by which kubectl reaches a server, by the environment alone; empty: none.
+
+    One that cannot be used was refused when the kubeconfig was read.
+    """
+    url = urlsplit(server)
+    return "" if proxy_bypass(url.netloc) else getproxies().get(url.scheme, "")
 
 
 async def _listen_on_port(runner: web.AppRunner, door: LocalDoor, port: int) -> None:

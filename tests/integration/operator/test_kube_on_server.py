@@ -15,7 +15,6 @@ from hajob.kube.client import ApiError
 from hajob.kube.credentials import (
     ApiCredentials,
     CredentialsError,
-    from_kubeconfig,
     from_service_account,
     load_credentials,
 )
@@ -117,7 +116,7 @@ async def test_a_service_account_is_enough_and_a_bad_one_is_named(
     with pytest.raises(CredentialsError, match="HAJOB_SERVICE_ACCOUNT_DIR"):
         await load_credentials("", str(tmp_path / "missing"))
     with pytest.raises(CredentialsError, match="HAJOB_KUBECONFIG"):
-        await from_kubeconfig(str(tmp_path / "missing"))
+        await load_credentials(str(tmp_path / "missing"), "")
 
 
 async def test_no_server_is_one_more_answer(tmp_path: Any) -> None:

@@ -6,7 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from hajob.kube.credentials import from_kubeconfig
+import pytest
+
+from hajob.kube.credentials import CredentialsError, from_kubeconfig, load_credentials
 
 PLUGIN = """
 import json, pathlib, sys
@@ -45,3 +47,34 @@ async def test_a_plugin_is_asked_again_after_a_refusal(tmp_path: Path) -> None:
     credentials.reload_token()
     await credentials.refresh_kubeconfig()  # the plugin fails: the token before may still be good
     assert credentials.bearer_token == "token-2"
+
+
+def write_cluster(directory: Path, **cluster: str) -> str:
+    """A kubeconfig whose cluster has these fields."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": "https://api.example.org", **cluster}}],
+        "users": [{"name": "me", "user": {"token": "token-1"}}],
+    }
+    path = directory / "config"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+async def test_the_way_to_the_server_is_that_of_the_kubeconfig(tmp_path: Path) -> None:
+    way = {"proxy-url": "http://me:secret@proxy.example.org:3128", "tls-server-name": "kubernetes"}
+    credentials = await from_kubeconfig(write_cluster(tmp_path, **way))
+    assert (credentials.proxy, credentials.server_name) == (way["proxy-url"], "kubernetes")
+    credentials = await from_kubeconfig(write_cluster(tmp_path))
+    assert (credentials.proxy, credentials.server_name, credentials.bearer_token) == ("", "", "token-1")
+
+
+async def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = write_cluster(tmp_path, **{"proxy-url": "socks5://me:secret@proxy.example.org"})
+    with pytest.raises(CredentialsError, match="only http and https are supported in its proxy-url") as refused:
+        await load_credentials(path, "")
+    assert "secret" not in str(refused.value)
+    assert "HAJOB_KUBECONFIG" in str(refused.value)
