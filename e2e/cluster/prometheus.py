@@ -22,6 +22,7 @@ RULES: Final = CHECKOUT / "charts/hajob/files/alerts/rules.yaml"
 READY_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.1
 Sample = tuple[Mapping[str, str], float]
+Series = tuple[Mapping[str, str], list[tuple[float, float]]]
 
 
 class PrometheusError(RuntimeError):
@@ -107,6 +108,17 @@ class Prometheus:
         if found["resultType"] == "scalar":
             return [({}, float(found["result"][1]))]
         return [(one["metric"], float(one["value"][1])) for one in found["result"]]
+
+    def query_range(self, expression: str, seconds: int) -> list[Series]:
+        """What an expression has been for so long, once a second: labels, and time and value of each sample.
+
+        Raises:
+            PrometheusError: it refuses the expression.
+        """
+        now = int(time.time())
+        asked = {"query": expression, "start": now - seconds, "end": now, "step": 1}
+        found = self._ask(f"query_range?{urllib.parse.urlencode(asked)}")["result"]
+        return [(one["metric"], [(at, float(value)) for at, value in one["values"]]) for one in found]
 
     def problems_of_targets(self) -> list[str]:
         """What keeps it from reading its targets, and warnings about what it reads."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from grafana_foundation_sdk.builders import common as common_builders
@@ -27,6 +28,14 @@ ALL_COLUMNS: Final = 24
 """Width of a board in Grafana's own unit."""
 
 
+VALUE: Final = "Value"
+"""How Grafana calls the column with the values of a query; `Time` is that of the query."""
+_JOB: Final = {"namespace": "namespace", "job": "job"}
+_INCIDENTS: Final = {"action": "action", "outcome": "outcome", "code": "cause", VALUE: "incidents"}
+_COUNTS: Final = ("", "h")
+_LOW, _HIGH = 4, 8
+
+
 class Plot(NamedTuple):
     """A panel.
 
@@ -37,6 +46,11 @@ class Plot(NamedTuple):
         unit: as Grafana names it; empty: a number.
         shape: lines over time, stacked areas, one number now, or a table of what is now.
         columns: its width, of `ALL_COLUMNS`.
+        headings: of a table's columns, by label, in their order; empty for the value: it is not shown.
+        colours: of a number, from which value on; by default it has none, since Grafana's own is red from 80 on.
+        words: in place of values.
+        begins_at_zero: the axis does, even where no value is near.
+        is_low: a table beside numbers is as low as they are.
     """
 
     title: str
@@ -45,6 +59,11 @@ class Plot(NamedTuple):
     unit: str = ""
     shape: Literal["lines", "stack", "number", "table"] = "lines"
     columns: int = 12
+    headings: Mapping[str, str] = MappingProxyType({})
+    colours: tuple[tuple[float | None, str], ...] = ((None, "text"),)
+    words: Mapping[str, str] = MappingProxyType({})
+    begins_at_zero: bool = True
+    is_low: bool = False
 
 
 class Row(NamedTuple):
@@ -63,7 +82,8 @@ def _share_of_training(selector: str, window: str) -> str:
 
 def _quantile(share: float, histogram: str, window: str, label: str = "") -> str:
     labels = f"le, {label}" if label else "le"
-    return f"histogram_quantile({share}, sum by ({labels}) (increase({histogram}_bucket[{window}])))"
+    # Without the comparison every label that was never observed would have a line of nothing in the legend.
+    return f"histogram_quantile({share}, sum by ({labels}) (increase({histogram}_bucket[{window}]))) >= 0"
 
 
 _NOT_TRAINING: Final = 'hajob_job_goodput_seconds_total{bucket!~"Training|Suspended|Scheduling|WaitingForCapacity"}'
@@ -93,12 +113,14 @@ FLEET: Final = (
                 (("max by (namespace, job, reason) (hajob_job_waiting_seconds)", ""),),
                 "s",
                 "table",
+                headings={**_JOB, "reason": "for", VALUE: "how long"},
             ),
             Plot(
                 "Unprotected jobs, and why",
                 "Preconditions of recovery that are missing; `kubectl hajob doctor JOB` says what to change.",
                 (("max by (namespace, job, name) (hajob_job_unmet_precondition)", ""),),
                 shape="table",
+                headings={**_JOB, "name": "missing precondition"},
             ),
         ),
     ),
@@ -116,6 +138,7 @@ FLEET: Final = (
                 "Of the jobs that are there, since the operator's process began.",
                 (("sum by (code, action, outcome) (hajob_job_incidents_total)", ""),),
                 shape="table",
+                headings=_INCIDENTS,
             ),
             Plot(
                 "Outage by action",
@@ -191,6 +214,7 @@ FLEET: Final = (
                 "How often a node was isolated; each quiet day takes one away.",
                 (("topk(10, max by (node) (hajob_node_offences))", ""),),
                 shape="table",
+                headings={"node": "node", VALUE: "offences"},
             ),
             Plot(
                 "Faults, quarantines, breaker",
@@ -206,14 +230,30 @@ FLEET: Final = (
                 "Spare nodes",
                 "Ready and desired.",
                 (("sum by (kind) (max by (namespace, job, kind) (hajob_job_spare_nodes))", "{{kind}}"),),
+                columns=ALL_COLUMNS,
             ),
         ),
     ),
     Row(
         "Operator",
         (
-            Plot("Leaders", "One leads.", (("sum(hajob_leader)", "leaders"),), shape="number", columns=4),
-            Plot("Cut off", "0 is well.", (("max(hajob_operator_cut_off)", ""),), shape="number", columns=4),
+            Plot(
+                "Leaders",
+                "One leads.",
+                (("sum(hajob_leader)", ""),),
+                shape="number",
+                columns=4,
+                colours=((None, "red"), (1, "green"), (2, "red")),
+            ),
+            Plot(
+                "Cut off",
+                "Whether the leader hears most coordinators no more.",
+                (("max(hajob_operator_cut_off)", ""),),
+                shape="number",
+                columns=4,
+                colours=((None, "green"), (1, "red")),
+                words={"0": "no", "1": "yes"},
+            ),
             Plot(
                 "Age of the Lease",
                 "A leader that cannot renew for 3 s stops writing.",
@@ -221,6 +261,7 @@ FLEET: Final = (
                 "s",
                 "number",
                 4,
+                colours=((None, "green"), (3, "red")),
             ),
             Plot(
                 "Versions",
@@ -228,6 +269,8 @@ FLEET: Final = (
                 (("count by (version) (hajob_build_info)", ""),),
                 shape="table",
                 columns=12,
+                headings={"version": "version", VALUE: "operators"},
+                is_low=True,
             ),
             Plot(
                 "Decisions",
@@ -254,12 +297,15 @@ FLEET: Final = (
                 "reqps",
             ),
             Plot(
-                "Waiting requests, age of watches",
-                "Requests that wait for their turn; seconds since each watch heard anything.",
-                (
-                    ("max(hajob_api_requests_waiting)", "waiting requests"),
-                    ("max by (resource) (hajob_watch_age_seconds)", "watch of {{resource}}"),
-                ),
+                "Waiting requests",
+                "Requests to the API that wait for their turn.",
+                (("max(hajob_api_requests_waiting)", "waiting requests"),),
+            ),
+            Plot(
+                "Age of watches",
+                "Since each watch heard anything; a server that is well sends something every minute.",
+                (("max by (resource) (hajob_watch_age_seconds)", "{{resource}}"),),
+                "s",
             ),
             Plot(
                 "Refused input, restarted controllers",
@@ -291,11 +337,21 @@ JOB: Final = (
                 "State",
                 "What it does, and why.",
                 ((_of_job("hajob_job_state", by="state, reason"), ""),),
-                "",
-                "table",
-                8,
+                shape="table",
+                columns=6,
+                headings={"state": "state", "reason": "reason"},
+                is_low=True,
             ),
-            Plot("Step", "Newest finished step.", ((_of_job("hajob_job_step"), ""),), "", "number", 4),
+            Plot(
+                "Coordinator",
+                "Without it a fault costs a restart.",
+                ((_of_job("hajob_job_coordinator_up"), ""),),
+                shape="number",
+                columns=3,
+                colours=((None, "red"), (1, "green")),
+                words={"0": "away", "1": "serves"},
+            ),
+            Plot("Step", "Newest finished step.", ((_of_job("hajob_job_step"), ""),), "", "number", 3),
             Plot("Step time", "At the present size.", ((_of_job("hajob_job_step_seconds"), ""),), "s", "number", 4),
             Plot(
                 "Goodput of 24 h",
@@ -318,7 +374,12 @@ JOB: Final = (
     Row(
         "Training",
         (
-            Plot("Step over time", "It stands during an outage.", ((_of_job("hajob_job_step"), "step"),)),
+            Plot(
+                "Step over time",
+                "It stands during an outage.",
+                ((_of_job("hajob_job_step"), "step"),),
+                begins_at_zero=False,
+            ),
             Plot(
                 "Time of a step",
                 "Of the last hundred steps: a slow rank makes all of them longer, a save the 95th percentile.",
@@ -350,14 +411,18 @@ JOB: Final = (
         (
             Plot(
                 "Actions that would work",
-                "1: it would work now.",
-                ((_of_job("hajob_job_protected", by="action"), "{{action}}"),),
+                "Whether each action of recovery would work now.",
+                ((_of_job("hajob_job_protected", by="action"), ""),),
+                shape="table",
+                headings={"action": "action", VALUE: "would work now"},
+                words={"0": "no", "1": "yes"},
             ),
             Plot(
                 "Missing preconditions",
                 "`kubectl hajob doctor JOB` says what to change.",
                 ((_of_job("hajob_job_unmet_precondition", by="name"), ""),),
                 shape="table",
+                headings={"name": "missing precondition"},
             ),
             Plot(
                 "Budgets left",
@@ -369,6 +434,7 @@ JOB: Final = (
                 "As in its status.",
                 ((_of_job("hajob_job_condition", by="type, status, reason"), ""),),
                 shape="table",
+                headings={"type": "condition", "status": "status", "reason": "reason"},
             ),
         ),
     ),
@@ -380,6 +446,7 @@ JOB: Final = (
                 "Since the operator's process began; `kubectl hajob timeline JOB` tells each.",
                 ((f"sum by (action, outcome, code) (hajob_job_incidents_total{{{_THIS}}})", ""),),
                 shape="table",
+                headings=_INCIDENTS,
             ),
             Plot(
                 "Outage by phase",
@@ -398,18 +465,18 @@ JOB: Final = (
                 ),
             ),
             Plot(
-                "Coordinator, open incident",
-                "1: the coordinator serves; seconds of the incident that is open.",
-                (
-                    (_of_job("hajob_job_coordinator_up"), "coordinator up"),
-                    (_of_job("hajob_job_open_incident_seconds"), "open incident"),
-                ),
+                "Open incident",
+                "For how long the training has stood.",
+                ((_of_job("hajob_job_open_incident_seconds"), "open incident"),),
+                "s",
             ),
             Plot(
                 "Refused checkpoints",
                 "Checkpoints that were not loaded, by reason.",
                 ((f"sum by (reason) (hajob_job_checkpoints_refused_total{{{_THIS}}})", ""),),
                 shape="table",
+                columns=ALL_COLUMNS,
+                headings={"reason": "reason", VALUE: "checkpoints"},
             ),
         ),
     ),
@@ -420,20 +487,51 @@ def panel_of_plot(plot: Plot) -> _PANEL:
     """Return the panel of a plot, without its place."""
     panel: _PANEL
     if plot.shape == "table":
-        panel = table.Panel()
+        # Over time Grafana would write it at ticks of the axis, too.
+        panel = table.Panel().with_transformation(_columns_of_plot(plot)).no_value("none")
     elif plot.shape == "number":
-        panel = stat.Panel()
+        panel = stat.Panel().graph_mode(common.BigValueGraphMode.NONE)
     else:
-        panel = timeseries.Panel().legend(_legend_below())
-        if plot.shape == "stack":
-            panel = panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL)).fill_opacity(40)
+        panel = _panel_over_time(plot)
     panel = panel.title(plot.title).description(plot.told).datasource(_PROMETHEUS).span(plot.columns)
-    panel = panel.height(4 if plot.shape == "number" else 8)
+    panel = panel.height(_LOW if plot.shape == "number" or plot.is_low else _HIGH)
+    panel = panel.thresholds(_steps_of_colours(plot.colours))
     if plot.unit:
         panel = panel.unit(plot.unit)
+    if plot.words:
+        words = {value: dashboard.ValueMappingResult(text=text) for value, text in plot.words.items()}
+        panel = panel.mappings([dashboard.ValueMap(options=words)])
     for number, (expression, legend) in enumerate(plot.queries):
         panel = panel.with_target(_query_of_plot(plot, number, expression, legend))
     return panel
+
+
+def _panel_over_time(plot: Plot) -> timeseries.Panel:
+    panel = timeseries.Panel().legend(_legend_below())
+    if plot.begins_at_zero:
+        panel = panel.min(0)
+    if plot.unit == "percentunit":
+        panel = panel.max(1)
+    if plot.unit in _COUNTS:  # a line of zeros would be drawn below an axis up to 100
+        panel = panel.axis_soft_max(1)
+    if not plot.unit:  # a count: no halves
+        panel = panel.decimals(0)
+    if plot.shape == "stack":
+        panel = panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL)).fill_opacity(40)
+    return panel
+
+
+def _columns_of_plot(plot: Plot) -> dashboard.DataTransformerConfig:
+    """Return the transformation that gives the columns their order and names, and hides the rest."""
+    hidden = {"Time": True, **({} if VALUE in plot.headings else {VALUE: True})}
+    order = {label: number for number, label in enumerate(plot.headings)}
+    options = {"excludeByName": hidden, "indexByName": order, "renameByName": dict(plot.headings)}
+    return dashboard.DataTransformerConfig(id_val="organize", options=options)
+
+
+def _steps_of_colours(colours: Iterable[tuple[float | None, str]]) -> boards.ThresholdsConfig:
+    steps = [dashboard.Threshold(value=value, color=colour) for value, colour in colours]
+    return boards.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
 
 
 def _legend_below() -> common_builders.VizLegendOptions:

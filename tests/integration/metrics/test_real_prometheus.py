@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from e2e.cluster.prometheus import Prometheus
+from e2e.cluster.prometheus import Prometheus, Series
 from e2e.harness.rig import Rig, RigLayout
 from hajob.app.job_metrics import JOB_METRICS
 from release.generate.alerts import ALERTS, name_of_alert
-from release.generate.dashboards import rendered_boards
+from release.generate.dashboards import VALUE, rendered_boards
 from tests.integration.metrics.promtool import located, promtool
 
-SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": 100_000}
+Json = dict[str, Any]
+SMALL: Json = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": 100_000}
 SAVES = ["--save-interval", "10"]
 FAILS = ["--fault", "rank=1 at=startup do=exit always=1"]
 SEEN_SECONDS = 30.0
+SHOWN_SECONDS = 180
 QUIET = {
     "Unprotected jobs, and why", "Missing preconditions", "Steps done again, an hour", "Restarts an hour",
     "Nodes that offend", "Refused checkpoints", "Lost controllers and standing orders",
@@ -29,12 +32,56 @@ QUIET = {
 """Panels of what did not happen here; every other one has data."""
 
 
-def expressions_of_boards(namespace: str, job: str) -> Iterator[tuple[str, str]]:
-    """Title and expression of each query, with the variables filled."""
-    for text in rendered_boards().values():
+class Query(NamedTuple):
+    """A query of a board, with the variables filled."""
+
+    board: str
+    panel: Json
+    expression: str
+    legend: str
+
+    @property
+    def title(self) -> str:
+        return str(self.panel["title"])
+
+
+def queries_of_boards(namespace: str, job: str) -> Iterator[Query]:
+    """Each query of both boards."""
+    for path, text in rendered_boards().items():
         for panel in json.loads(text)["panels"]:
             for target in panel.get("targets", ()):
-                yield panel["title"], target["expr"].replace("$namespace", namespace).replace("$job", job)
+                expression = target["expr"].replace("$namespace", namespace).replace("$job", job)
+                yield Query(Path(path).stem, panel, expression, target.get("legendFormat", ""))
+
+
+def problems_of_legends(told: Iterable[tuple[Query, Sequence[Series]]]) -> Iterator[str]:
+    """What is wrong with names: a label that a line or column lacks, or two lines of a panel with one name."""
+    known: set[tuple[str, str, str]] = set()
+    for query, found in told:
+        if query.panel["type"] == "table":
+            columns = query.panel["transformations"][0]["options"]["renameByName"].keys() - {VALUE}
+            # A label that is empty is none to Prometheus: a row may lack a column.
+            unnamed = sorted({label for labels, _ in found for label in labels.keys() - columns})
+            yield from (f"{query.title}: column {label} has no heading" for label in unnamed)
+        if query.panel["type"] != "timeseries":
+            continue
+        for labels, _ in found:
+            if missing := set(re.findall(r"\{\{(\w+)\}\}", query.legend)) - labels.keys():
+                yield f"{query.title}: {query.legend} names {missing}, and the series has {sorted(labels)}"
+            name = query.legend
+            for label, value in labels.items():
+                name = name.replace(f"{{{{{label}}}}}", value)
+            if not name or (query.board, query.title, name) in known:
+                yield f"{query.title}: two lines are called {name!r}"
+            known.add((query.board, query.title, name))
+
+
+def keep_answers(told: Iterable[tuple[Query, Sequence[Series]]], directory: Path) -> None:
+    """Keep what the panels show, for whoever draws them: in `$HAJOB_PICTURES`, or else in the test's directory."""
+    directory = Path(os.environ.get("HAJOB_PICTURES") or directory)
+    names = ("board", "panel", "expression", "legend", "series")
+    kept = [dict(zip(names, (*query, found), strict=True)) for query, found in told]
+    (directory / "boards.json").write_text(json.dumps(kept))
 
 
 def addresses_of_operators(rig: Rig) -> list[str]:
@@ -90,8 +137,11 @@ def test_boards_and_alerts_on_a_cluster(start_rig: Callable[[RigLayout], Rig], t
         assert_every_metric_is_told(targets)
         for alert in ALERTS:
             prometheus.query(alert.expression)
-        queries = list(expressions_of_boards(rig.namespace, "healthy"))
-        assert {title for title, expression in queries if not prometheus.query(expression)} <= QUIET
+        queries = list(queries_of_boards(rig.namespace, "healthy"))
+        told = [(query, prometheus.query_range(query.expression, SHOWN_SECONDS)) for query in queries]
+        keep_answers(told, tmp_path)
+        assert list(problems_of_legends(told)) == []
+        assert {query.title for query in queries if not prometheus.query(query.expression)} <= QUIET
         assert {name for name, of_job in prometheus.firing() if of_job == "healthy"} == set()
         assert {name for name, of_job in prometheus.firing() if not of_job} == set()
 
