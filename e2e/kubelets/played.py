@@ -91,6 +91,9 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_chips_that_nobody_notes_are_named",
         ),
     },
+    "its receiver listens on the loopback, and the operator reads address and key from a directory of this machine": {
+        "test_incidents_posted": ("test_a_receiver_that_comes_late_hears_of_all",),
+    },
     "the training image of real nodes has no TaskD, nor its stand-in": {
         "test_taskd": (
             "test_taskd_starts_a_killed_rank_again_in_place",
