@@ -23,13 +23,17 @@ def main() -> int:
     """Build or serve it; what MkDocs ends with, 1 where its packages cannot be had."""
     parser = argparse.ArgumentParser(prog="release.site", description="the pages of docs as a site")
     parser.add_argument("--serve", action="store_true", help="serve it on this machine, and follow edits")
+    parser.add_argument("--install", action="store_true", help="only install what builds it")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where it is written")
     options = parser.parse_args()
     try:
         packages = installed_packages()
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1
-    command = ["serve"] if options.serve else ["build", "--clean", "--site-dir", str(OUTPUT)]
+    if options.install:
+        return 0
+    command = ["serve"] if options.serve else ["build", "--clean", "--site-dir", str(options.output)]
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", *command, "--strict", "--config-file", str(CONFIGURATION)],
         # An advertisement of Material's, and its look at a newer version.
@@ -37,7 +41,7 @@ def main() -> int:
         check=False,
     )
     if done.returncode == 0 and not options.serve:
-        print(f"{OUTPUT / 'index.html'}: {sum(1 for _ in OUTPUT.rglob('*.html'))} pages")
+        print(f"{options.output / 'index.html'}: {sum(1 for _ in options.output.rglob('*.html'))} pages")
     return done.returncode
 
 
@@ -47,13 +51,18 @@ def installed_packages() -> Path:
     Raises:
         SetupError: pip cannot install them.
     """
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    target = cache_directory() / "site" / key
+    target = directory_of_packages()
     if not target.is_dir():
-        unfinished = target.with_name(f"{key}.unfinished")
+        unfinished = target.with_name(f"{target.name}.unfinished")
         environment.install_into(unfinished, LOCK, "installing what builds the site")
         unfinished.rename(target)
     return target
+
+
+def directory_of_packages() -> Path:
+    """Return where the packages of the lock file are, or would be."""
+    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    return cache_directory() / "site" / key
 
 
 if __name__ == "__main__":
