@@ -26,10 +26,14 @@ pytestmark = [
 ]
 
 PROGRAM = CHECKOUT / "e2e/mindspore_trainer/train.py"
-ITERATIONS = 60
+STEPS = 60
 LONG = 400
 """Steps of a training that its coordinator's node is lost under: to be noticed that takes a minute and more."""
 STEP_MILLISECONDS = 500
+INTERVAL = 10
+RANKS, ITERATIONS, OWN = "Ranks", "Iterations", "Own"
+"""Forms in which the trainer saves (e2e/mindspore_trainer/saving.py)."""
+REPAIRS = ("Retry", "InPlace", "Replace")
 SECONDS = 300.0
 """For a start, or a recovery with one: the import of MindSpore alone takes 3 s of processor time in each of five."""
 
@@ -51,11 +55,14 @@ def undisturbed(iterations: int) -> str:
     return done.stdout.split()[-1]
 
 
-def started(rig: Rig, iterations: int = ITERATIONS) -> Job:
-    """A job of two nodes with two ranks each that trains."""
+def started(rig: Rig, iterations: int = STEPS, form: str = RANKS, without: tuple[str, ...] = ()) -> Job:
+    """A job of two nodes with two ranks each that trains and saves in a form; some actions are not allowed."""
     words: list[object] = ["msrun", "--worker_num=4", "--local_worker_num=2", "--join=True", PROGRAM]
     words += ["--iterations", iterations, "--step-milliseconds", STEP_MILLISECONDS, "--directory", CHECKPOINT_MOUNT]
-    spec = {"framework": "MindSpore", "optimizer": {"sharding": "None"}}
+    words += ["--form", form, "--save-interval", INTERVAL]
+    spec: dict[str, object] = {"framework": "MindSpore", "optimizer": {"sharding": "None"}}
+    if without:
+        spec["recovery"] = {"actions": [{"name": name, "maxCount": 0} for name in without]}
     volume = rig.directory / "volumes" / "job"
     content = manifest("job", rig.namespace, volume, nodes=2, tensor=1, spec=spec)
     (container,) = content["spec"]["template"]["spec"]["containers"]
@@ -65,15 +72,25 @@ def started(rig: Rig, iterations: int = ITERATIONS) -> Job:
     return job
 
 
-def assert_recovered(job: Job, lost: set[int], iterations: int = ITERATIONS) -> None:
-    """The job ends with the right weights on every rank, and only the lost ones have another process."""
+def assert_weights(job: Job, iterations: int = STEPS) -> None:
+    """The job ends with the weights of an undisturbed run on every rank."""
     job.hurry()
     job.wait_condition("Complete", seconds=SECONDS)
-    events = job.events()
-    digests = {event["rank"]: event["digest"] for event in proof.of(events, "weights")}
+    digests = {event["rank"]: event["digest"] for event in proof.of(job.events(), "weights")}
     assert digests == dict.fromkeys(range(4), undisturbed(iterations))
+
+
+def assert_recovered(job: Job, lost: set[int], iterations: int = STEPS) -> None:
+    """The job ends with the right weights on every rank, and only the lost ones have another process."""
+    assert_weights(job, iterations)
+    events = job.events()
     assert proof.survivors_kept(events, lost) == []
     assert proof.steps_went_back(events) == []
+
+
+def loads(job: Job) -> set[tuple[int, int]]:
+    """Which rank has loaded which step."""
+    return {(event["rank"], event["step"]) for event in proof.of(job.events(), "load_checkpoint")}
 
 
 @pytest.mark.parametrize("rank", [3, 0])
@@ -103,5 +120,29 @@ def test_workers_outlive_their_scheduler(rig: Rig) -> None:
     ended = job.wait_incident(3, seconds=SECONDS)  # 2 was the takeover's
     assert (ended["action"], ended["escalatedFrom"]) == ("Restart", ["Checkpoint"])
     assert {one["action"]: one["unmet"] for one in ended["refused"]}["InPlace"] == ["StoreKept"]
-    # Beside the job's checkpoints, where Hajob would have it loaded: this trainer loads none.
-    assert list((job.volume / "dump").glob("ttp_saved_checkpoints-step_*/rank_*/*.ckpt")) != []
+    assert (ended["restoredFrom"], ended["lostSteps"]) == ("SavedCheckpoint", 0)
+
+
+@pytest.mark.parametrize("form", [RANKS, OWN])
+def test_what_mindio_saved_is_loaded(rig: Rig, form: str) -> None:
+    """One rank's file stands for all: the others are filled, and MindSpore loads what Hajob has put there."""
+    job = started(rig, form=form, without=REPAIRS)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    ended = job.wait_incident(2, seconds=SECONDS)
+    assert (ended["action"], ended["escalatedFrom"]) == ("Restart", ["Checkpoint"])
+    assert (ended["restoredFrom"], ended["lostSteps"]) == ("SavedCheckpoint", 0)
+    assert loads(job) == {(rank, ended["loadedStep"]) for rank in range(4)}
+    assert_weights(job)
+
+
+@pytest.mark.parametrize(("form", "left"), [(RANKS, "Retry"), (ITERATIONS, "")])
+def test_a_restart_loads_the_periodic_checkpoint(rig: Rig, form: str, left: str) -> None:
+    """The second job trains without MindIO: nothing that it could do is allowed."""
+    job = started(rig, form=form, without=tuple({*REPAIRS, "Checkpoint"} - {left}))
+    job.wait_step(INTERVAL + 3, seconds=SECONDS)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    ended = job.wait_incident(2, seconds=SECONDS)
+    assert (ended["action"], ended["restoredFrom"]) == ("Restart", "PeriodicCheckpoint")
+    assert ended["loadedStep"] % INTERVAL == 0
+    assert loads(job) == {(rank, ended["loadedStep"]) for rank in range(4)}
+    assert_weights(job)

@@ -42,7 +42,7 @@ from e2e.trainer.store import serve_at
 
 class TCPStore:
     def __init__(self, host, port, is_master=False, wait_for_workers=True, master_listen_fd=None, use_libuv=True):
-        assert is_master and not wait_for_workers and not use_libuv
+        assert is_master and not wait_for_workers
         listener = socket.socket(fileno=master_listen_fd)
         threading.Thread(target=serve_at, args=(listener,), daemon=True).start()
 """

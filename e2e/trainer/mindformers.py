@@ -15,11 +15,10 @@ from typing import Any
 
 import yaml
 
+from e2e.trainer.mindformers_files import MINDIO_WORDS
 from e2e.trainer.train import run
 
 Config = dict[str, Any]
-MINDIO_WORDS = ("TTP:1", "UCE:1", "ARF:1", "HCCE:1")
-"""By them in MS_ENABLE_TFT MindFormers knows that MindIO is on."""
 
 
 def parser() -> argparse.ArgumentParser:

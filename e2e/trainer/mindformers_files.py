@@ -26,6 +26,8 @@ SUFFIX: Final = ".safetensors"
 MOST_FILES: Final = 5
 """`keep_checkpoint_max`; the oldest file goes when another one comes."""
 STEP: Final = "step_num"
+MINDIO_WORDS: Final = ("TTP:1", "UCE:1", "ARF:1", "HCCE:1")
+"""By them in MS_ENABLE_TFT MindFormers knows that MindIO is on."""
 KINDS: Final[dict[str, np.dtype[Any]]] = {"F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
 _LENGTH: Final = 8

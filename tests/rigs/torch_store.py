@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
+from e2e.trainer.framework_python import SYSTEM, named_torch
 from tests.rigs.controller_host import PACKAGE, HostClient
 
 PATIENCE = 60.0
@@ -49,13 +50,20 @@ for line in sys.stdin:
 @functools.cache
 def torch_python() -> str:
     """Find a Python with torch; empty: there is none."""
-    for python in (os.environ.get("HAJOB_TORCH_PYTHON", ""), "/usr/bin/python3"):
-        if python and Path(python).exists():
+    for python in (named_torch(), SYSTEM):
+        if Path(python).exists():
             command = [python, "-c", "from torch.distributed import TCPStore"]
             tried = subprocess.run(command, capture_output=True, check=False)
             if tried.returncode == 0:
                 return python
     return ""
+
+
+@functools.cache
+def torch_can(method: str) -> bool:
+    """Whether torch's store has this method."""
+    command = [torch_python(), "-c", f"from torch.distributed import TCPStore; TCPStore.{method}"]
+    return bool(torch_python()) and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 NEEDS_TORCH = pytest.mark.skipif(

@@ -20,10 +20,10 @@ START_SECONDS = 180.0
 """Until it listens: the import of MindSpore alone takes tens of seconds."""
 
 REPEATED_SECONDS = 60.0
-"""A line that differs from an earlier one by its time only is printed again after this long. Of each dead node the
-scheduler says so twice a second, for ever, and every five seconds how many live."""
-KNOWN_LINES = 256
-"""So many lines are told apart: more than a scheduler repeats, and a bound."""
+"""A line that differs from an earlier one by its time, or the number of a try, is printed again after this long. Of
+each dead node the scheduler says so twice a second, for ever, and every five seconds how many live."""
+KNOWN_LINES = 8192
+"""So many lines are told apart: one for each dead worker of the largest jobs, and a bound."""
 
 PROGRAM = """
 import threading
@@ -38,7 +38,8 @@ threading.Event().wait()
 """
 """`init()` of MindSpore 2.10 serves until every worker has unregistered, and ends the process with 0."""
 
-_TIME = re.compile(rb"\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d[.\d]*")
+_CHANGING = re.compile(rb"\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d[.\d]*|retry\(\d+")
+"""The time of a line, and the number of a try: while it waits for workers it tells of one twice a second."""
 
 
 def is_scheduler_wanted(environment: Dict[str, str]) -> bool:
@@ -80,7 +81,7 @@ def pass_lines(source: Iterable[bytes], target: IO[bytes], clock: Callable[[], f
     """Write the lines of the source until it ends, each that repeats itself once in `REPEATED_SECONDS`."""
     printed: Dict[bytes, float] = {}
     for line in source:
-        text, now = _TIME.sub(b"", line), clock()
+        text, now = _CHANGING.sub(b"", line), clock()
         if now - printed.get(text, -REPEATED_SECONDS) < REPEATED_SECONDS:
             continue
         printed.pop(text, None)

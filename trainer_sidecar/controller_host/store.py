@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import socket
 import sys
 import threading
@@ -114,16 +115,22 @@ def _why_no_torch(error: BaseException) -> str:
 
 
 def _open_torch_store(store_class: Callable[..., object], host: str, port: int) -> object:
-    """Open the store; torch binds the wildcard address unless it gets a socket, which older versions cannot take."""
+    """Open the store; torch binds the wildcard address unless it gets a socket, which older versions cannot take.
+
+    The backend is torch's own choice, as under torchrun: the older one serves no queues. A torch that was built without
+    libuv has the older one only.
+    """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))
     listener.listen(1024)
-    handed = {"master_listen_fd": listener.fileno(), "use_libuv": False}
-    try:
-        store = store_class(host, port, is_master=True, wait_for_workers=False, **handed)
-    except TypeError:
-        listener.close()
-        return store_class(host, port, is_master=True, wait_for_workers=False)
-    listener.detach()
-    return store
+    plain = {"is_master": True, "wait_for_workers": False}
+    with listener:
+        handed = os.dup(listener.fileno())  # torch owns what it gets, also where it fails with it
+        try:
+            return store_class(host, port, **plain, master_listen_fd=handed)
+        except TypeError:
+            os.close(handed)
+        except RuntimeError:
+            return store_class(host, port, **plain, master_listen_fd=os.dup(listener.fileno()), use_libuv=False)
+    return store_class(host, port, **plain)

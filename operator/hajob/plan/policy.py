@@ -195,8 +195,8 @@ class Policy:
 
     @property
     def ranks_outlive_scheduler(self) -> bool:
-        """Whether ranks train on without the coordinator's pod: MindSpore's only where processes may be replaced."""
-        return not self.meets_at_scheduler or bool({Action.IN_PLACE, Action.REPLACE} & {*self.through_mindio})
+        """Whether ranks train on without the coordinator's pod: MindSpore's only with an action through MindIO."""
+        return not self.meets_at_scheduler or bool(self.through_mindio)
 
     @property
     def moves_on_cordon(self) -> bool:

@@ -18,9 +18,9 @@ from hajob.plan.view import ClusterView
 _SENTENCE_LIMIT: Final = 1024
 SCHEDULER_LIMIT: Final = (
     "MindSpore's ranks end 25 s after their scheduler, which is in the coordinator's pod: losing that costs a restart, "
-    "and nothing is saved; with InPlace or Replace they train on"
+    "and nothing is saved; with MindIO they train on"
 )
-"""MS_ENABLE_RECOVERY is set for these two, and without it no worker outlives its scheduler."""
+"""MS_ENABLE_RECOVERY is set with MindIO, and without it no worker outlives its scheduler."""
 TASKD_LIMITS: Final = {
     Action.IN_PLACE: (
         "TaskD starts a rank only once it was named: one that dies until the others train again costs a checkpoint "
@@ -101,7 +101,7 @@ def _evaluate_action(
     )
     ready = f"{len(view.spares)} spare nodes are ready" if action is Action.REPLACE and view.spares else ""
     limits_of_taskd = TASKD_LIMITS.get(action, "") if policy.taskd_starts_ranks else ""
-    ends_with_scheduler = action in policy.through_mindio and not policy.ranks_outlive_scheduler
+    ends_with_scheduler = action is Action.RESTART and not policy.ranks_outlive_scheduler
     message = "; ".join(filter(None, (ready, limits_of_taskd, SCHEDULER_LIMIT if ends_with_scheduler else "")))
     return ActionRecoverability(action=action, status=status, message=message, unmet=unmet[:32])
 

@@ -25,7 +25,9 @@ _HIGH_AVAILABILITY: Final = {
     Action.CHECKPOINT: "dump",
 }
 _MINDSPORE_FEATURES: Final = {
-    Action.CHECKPOINT: ("TTP",),
+    # With TTP alone a rank that MindIO has stopped raises, and ends in the middle of MindIO's save. Only with UCE, HCCE
+    # or ARF MindSpore waits for what MindIO says.
+    Action.CHECKPOINT: ("TTP", "HCCE"),
     Action.RETRY: ("UCE", "HCCE"),
     Action.IN_PLACE: ("ARF",),
     Action.REPLACE: ("ARF",),
@@ -51,10 +53,9 @@ def _recovery_environment(spec: HATrainingJobSpec, actions: Collection[Action]) 
         features = [name for action, names in _MINDSPORE_FEATURES.items() if action in actions for name in names]
         environment["MS_ENABLE_TFT"] = "{" + ",".join(f"{name}:1" for name in dict.fromkeys(features)) + "}"
         environment["MS_ENABLE_THM"] = "{HCCL_WATCHDOG:0}"
-        if "ARF" in features:
-            # Without it the scheduler refuses a process in a lost one's place, and ends 30 s after a loss. In ranks
-            # with ARF MindSpore sets it by itself: they outlive their scheduler then.
-            environment["MS_ENABLE_RECOVERY"] = "1"
+        # Without it the scheduler refuses a process in a lost one's place, and ends 30 s after a loss, in the middle of
+        # a long save; ranks end 25 s after their scheduler.
+        environment["MS_ENABLE_RECOVERY"] = "1"
     else:
         environment["HCCL_ASYNC_ERROR_HANDLING"] = "0"
     return environment

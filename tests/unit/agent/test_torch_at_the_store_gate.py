@@ -14,7 +14,7 @@ import pytest
 from e2e.cluster.loopback import own_address, own_port
 from tests.rigs.controller_host import HostClient, children_of_host
 from tests.rigs.store_gate import StoreGateRules
-from tests.rigs.torch_store import NEEDS_TORCH, TorchRank, torch_python, wildcard_port
+from tests.rigs.torch_store import NEEDS_TORCH, TorchRank, torch_can, torch_python, wildcard_port
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.coordinator.shell.store_filling import fill_store
@@ -105,6 +105,32 @@ async def test_another_store_goes_on_where_the_lost_one_was(
         for process in others:
             process.kill()
             process.communicate()
+
+
+async def test_queues_lists_and_barriers_pass_the_gate(
+    store: tuple[HostClient, int, int],
+    rank: Callable[..., TorchRank],
+) -> None:
+    """What torch 2.8 and 2.15 have added. A queue cannot be kept, and who asks for the content is told so."""
+    if not torch_can("list_keys"):
+        pytest.skip("this torch has no list_keys: HAJOB_TORCH_PYTHON=newest has")
+    pod = Pod(f"{own_address()}:{store[2]}")
+    await pod.gate.listen_at_port()
+    first, second = rank(pod.gate.port, 0), rank(pod.gate.port, 1)
+    try:
+        await asyncio.to_thread(first.ask, "raw", "set", "address", "10.0.0.1")
+        assert "address" in str(await asyncio.to_thread(second.ask, "raw", "list_keys"))
+        first.begin("raw", "barrier", "all", 2)
+        assert not await answers(first)
+        assert await asyncio.to_thread(second.ask, "raw", "barrier", "all", 2) is None
+        assert await asyncio.to_thread(first.answer) is None
+        await asyncio.to_thread(first.ask, "raw", "queue_push", "queue", "item")
+        assert await asyncio.to_thread(second.ask, "raw", "queue_len", "queue") == 1
+        assert await asyncio.to_thread(second.ask, "raw", "queue_pop", "queue") == "item"
+        assert await asyncio.to_thread(second.ask, "raw", "get", "address") == "10.0.0.1", "the bytes are still cut"
+        assert any("queue" in part.problem for part in pod.gate.take_content("after"))
+    finally:
+        await pod.gate.close_port()
 
 
 class Pod:

@@ -467,21 +467,27 @@ TORCH_STORE = """
 import socket
 class TCPStore:
     def __init__(self, host, port, is_master=False, wait_for_workers=True, master_listen_fd=None, use_libuv=True):
-        assert is_master and not wait_for_workers and not use_libuv
+        assert is_master and not wait_for_workers
         self.listener = socket.socket(fileno=master_listen_fd)
+        if use_libuv and %r:
+            self.listener.close()
+            raise RuntimeError("use_libuv was requested but PyTorch was built without libuv support")
 """
 
 
-def put_torch(tmp_path: Path, more: str = "") -> None:
+def put_torch(tmp_path: Path, more: str = "", *, without_libuv: bool = False) -> None:
     package = tmp_path / "image" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(TORCH % more)
-    (package / "distributed.py").write_text(TORCH_STORE)
+    (package / "distributed.py").write_text(TORCH_STORE % without_libuv)
 
 
-def test_torch_is_imported_without_its_device(host: Callable[..., HostClient], tmp_path: Path) -> None:
+@pytest.mark.parametrize("without_libuv", [False, True])
+def test_torch_is_imported_without_its_device(
+    host: Callable[..., HostClient], tmp_path: Path, without_libuv: bool
+) -> None:
     """As in a container without driver and chip, where torch 2.5 and newer fail in the device's extension."""
-    put_torch(tmp_path)
+    put_torch(tmp_path, without_libuv=without_libuv)
     needs_no_torch = "import sys\nassert 'torch' not in sys.modules\n" + PACKAGE % {"start": "pass"}
     client = host(needs_no_torch, store="", TORCH_DEVICE_BACKEND_AUTOLOAD="1")
     _, store_port = serving(client)

@@ -28,6 +28,11 @@ def test_repeated_lines_pass_once_a_minute() -> None:
     assert sorted(passed(dead)) == ["The node: 1 is timed out."] * 3 + ["The node: 3 is timed out."] * 3
 
 
+def test_tries_to_gather_the_workers_pass_once_a_minute() -> None:
+    tries = [(number / 2, f"Topology build timed out., retry({number}/3600).") for number in range(1, 200)]
+    assert passed(tries) == [f"Topology build timed out., retry({number}/3600)." for number in (1, 121)]
+
+
 def test_every_line_of_its_own_is_passed() -> None:
     lines = [(float(number), f"line {number}") for number in range(2 * scheduler.KNOWN_LINES)]
     assert passed(lines) == [line for _, line in lines]

@@ -295,10 +295,11 @@ def test_what_is_missing_now(state: JobState, seen: ClusterView, missing: dict[A
     assert recoverable(evaluated) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
 
 
-@pytest.mark.parametrize(("smaller", "told"), [(0, {Action.CHECKPOINT, Action.RETRY}), (5, set())])
-def test_ranks_that_end_with_their_scheduler_are_told(smaller: int, told: set[Action]) -> None:
-    """MindSpore's workers outlive the coordinator's pod only where a lost process may be replaced."""
-    actions = [{"name": name, "maxCount": smaller} for name in ("InPlace", "Replace")]
+@pytest.mark.parametrize(("checkpoints", "told"), [(0, {Action.RESTART}), (5, set())])
+def test_ranks_that_end_with_their_scheduler_are_told(checkpoints: int, told: set[Action]) -> None:
+    """MindSpore's workers outlive the coordinator's pod only with MindIO."""
+    actions = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace")]
+    actions.append({"name": "Checkpoint", "maxCount": checkpoints})
     mindspore = spec(framework="MindSpore", recovery={"actions": actions}, optimizer={"sharding": "None"})
     evaluated = recoverability(TRAINING, view(), policy_from_spec(mindspore))
     assert {one.action for one in evaluated if SCHEDULER_LIMIT in one.message} == told
