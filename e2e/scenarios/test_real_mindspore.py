@@ -146,3 +146,24 @@ def test_a_restart_loads_the_periodic_checkpoint(rig: Rig, form: str, left: str)
     assert ended["loadedStep"] % INTERVAL == 0
     assert loads(job) == {(rank, ended["loadedStep"]) for rank in range(4)}
     assert_weights(job)
+
+
+def test_a_node_is_left_by_a_hot_switch_of_mindspore(rig: Rig) -> None:
+    """Second processes join while the first ones train, and take their places at the end of a step."""
+    job = started(rig, LONG)
+    node = job.node_of(1)
+    rig.plane.kubectl("cordon", node)
+    ended = job.wait_incident(2, seconds=SECONDS)
+    assert (ended["action"], ended["lostSteps"]) == ("Migrate", 0)
+    assert job.node_of(1) != node
+    assert_recovered(job, {2, 3}, LONG)
+
+
+def test_a_pause_holds_mindspore_and_is_taken_back(rig: Rig) -> None:
+    job = started(rig, LONG)
+    job.patch({"spec": {"pause": {"requestTime": "2026-11-22T01:00:00Z"}}})
+    job.wait_condition("Running", "False", seconds=SECONDS)
+    job.patch({"spec": {"pause": None}})
+    ended = job.wait_incident(2, seconds=SECONDS)
+    assert (ended["action"], ended["lostSteps"]) == ("Pause", 0)
+    assert_recovered(job, set(), LONG)

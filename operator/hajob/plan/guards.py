@@ -170,7 +170,7 @@ def why_no_move(context: Context) -> str:
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
     if not policy.hot_switch:
-        return "FrameworkPyTorch: MindSpore cannot move a rank to a second process"
+        return "ProcessRecovery: MindSpore takes second processes in only where InPlace or Replace can work"
     if not policy.through_mindio:
         return WITHOUT_MINDIO
     if isinstance(event, events.MigrateRequested) and (why := _why_nodes_stay(event.nodes, context)):

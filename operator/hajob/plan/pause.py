@@ -26,7 +26,7 @@ def _why_never_pausable(context: Context) -> str:
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
     if not policy.hot_switch:
-        return "FrameworkPyTorch: MindSpore cannot pause a training"
+        return "ProcessRecovery: MindSpore holds at the end of a step only where InPlace or Replace can work"
     return "" if policy.through_mindio else WITHOUT_MINDIO
 
 
@@ -36,11 +36,11 @@ def _may_pause_now(context: Context) -> bool:
 
 
 MAY_PAUSE: Final = Guard(
-    "may pause", "mode is Enforce, the framework is PyTorch, a step has ended, MindIO serves", _may_pause_now
+    "may pause", "mode is Enforce, ranks can be held, a step has ended, MindIO serves", _may_pause_now
 )
 NEVER_PAUSES: Final = Guard(
     "never pauses",
-    "mode is not Enforce, the framework is not PyTorch, MindIO is left out, or no pod of the work can be made",
+    "mode is not Enforce, no rank can be held, MindIO is left out, or no pod of the work can be made",
     lambda context: bool(_why_never_pausable(context)),
 )
 HELD: Final = Guard(

@@ -134,7 +134,8 @@ class Policy:
         taskd_starts_ranks: TaskD starts them (`launcher: TaskD`); MindIO's controller and the rendezvous store are in
             the pod of node rank 0.
         meets_at_scheduler: the ranks meet at MindSpore's scheduler, which is in the coordinator's pod.
-        hot_switch: the framework lets a second process take over a rank, as every move needs (PyTorch only).
+        hot_switch: ranks can be held at the end of a step, and a second process can take one over, as every move needs;
+            MindSpore's only where processes may be replaced, which is when they ask MindIO after each step.
         log_rules: rule name to its smallest action.
         batch: sizes of a step, None where the trainer's arguments do not show them.
         sizes: reduced sizes with which the job may be restarted, None where only with all nodes.
@@ -248,7 +249,8 @@ def policy_from_spec(
         advice=advice,
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
-        hot_switch=model.framework is Framework.PYTORCH,
+        hot_switch=model.framework is Framework.PYTORCH
+        or any(limits[action].max_count and not refusals.get(action) for action in (Action.IN_PLACE, Action.REPLACE)),
         meets_at_scheduler=model.framework is Framework.MINDSPORE,
         taskd_starts_ranks=by_taskd,
         batch=_batch_of_setting(setting),

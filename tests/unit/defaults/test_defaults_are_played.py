@@ -116,6 +116,7 @@ CHANGED = {
     "e2e/scenarios/test_one_rank_prints.py": {"minTimeoutSeconds": QUICK_HANG, "stepTimeMultiple": QUICK_HANG},
     "e2e/scenarios/test_operator_killed.py": {"maxCount": OFTEN},
     "e2e/scenarios/test_pod_lost_in_actions.py": {"IMPATIENT": SHORT},
+    "e2e/scenarios/test_real_mindspore.py": {"maxCount": SMALLEST},
     "e2e/scenarios/test_real_torch.py": {"IMPATIENT": SHORT, "maxCount": SMALLEST},
     "e2e/scenarios/test_rules.py": {
         "minTimeoutSeconds": QUICK_HANG,

@@ -177,12 +177,12 @@ def test_nothing_moves_while_the_mode_is_not_enforce(mode: Mode) -> None:
     assert rig.at(JobPhase.RUNNING)
 
 
-def test_nothing_moves_with_mindspore() -> None:
-    """Its ranks do not know MindIO's hot switch: MindIO would stop them, wait out its limit and offer only exit."""
+def test_nothing_moves_where_no_rank_can_be_held() -> None:
+    """MindIO would stop the ranks, wait out its limit and offer only exit."""
     rig = Rig.running(policy=Policy(hot_switch=False))
     rig.tell(e.MigrateRequested(nodes=(1,)))
     assert rig.at(JobPhase.RUNNING)
-    assert "cannot be moved now: FrameworkPyTorch: MindSpore" in str(rig.transition)
+    assert "cannot be moved now: ProcessRecovery: MindSpore" in str(rig.transition)
     rig.see(FactKind.CORDONED, node=1)
     assert rig.at(JobPhase.RUNNING)
 

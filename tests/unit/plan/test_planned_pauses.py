@@ -89,7 +89,10 @@ def test_without_a_word_about_going_on_the_job_is_watched_again() -> None:
     ("policy", "why"),
     [
         (Policy(mode=Mode.OBSERVE), "recovery.mode is Observe"),
-        (Policy(hot_switch=False), "FrameworkPyTorch: MindSpore cannot pause a training"),
+        (
+            Policy(hot_switch=False),
+            "ProcessRecovery: MindSpore holds at the end of a step only where InPlace or Replace can work",
+        ),
     ],
 )
 def test_a_pause_that_can_never_be_is_refused_by_name(policy: Policy, why: str) -> None:

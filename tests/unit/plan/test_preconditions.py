@@ -240,7 +240,10 @@ def test_the_policy_of_a_spec() -> None:
     assert policy.no_copy_repair
     mindspore = policy_from_spec(spec(framework="MindSpore"))
     assert not mindspore.no_copy_repair
-    assert not mindspore.hot_switch
+    none = [{"name": name, "maxCount": 0} for name in ("InPlace", "Replace")]
+    sharding = {"sharding": "None"}
+    assert policy_from_spec(spec(framework="MindSpore", optimizer=sharding)).hot_switch
+    assert not policy_from_spec(spec(framework="MindSpore", optimizer=sharding, recovery={"actions": none})).hot_switch
     assert policy_from_spec(parse_spec(made)) == policy
 
 
