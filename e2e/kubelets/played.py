@@ -164,6 +164,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_a_restart_loads_the_periodic_checkpoint",
             "test_a_node_is_left_by_a_hot_switch_of_mindspore",
             "test_a_pause_holds_mindspore_and_is_taken_back",
+            "test_after_a_resume_the_second_fault_restarts",
         ),
     },
     "the training image of real nodes has no PyYAML, which the MindFormers of e2e imports": {

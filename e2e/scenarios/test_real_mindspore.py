@@ -167,3 +167,22 @@ def test_a_pause_holds_mindspore_and_is_taken_back(rig: Rig) -> None:
     ended = job.wait_incident(2, seconds=SECONDS)
     assert (ended["action"], ended["lostSteps"]) == ("Pause", 0)
     assert_recovered(job, set(), LONG)
+
+
+def test_after_a_resume_the_second_fault_restarts(rig: Rig) -> None:
+    """MindSpore adds the step it resumed at to a step that has it already, but in the new process: MindIO gives up."""
+    job = started(rig, LONG)
+    job.patch({"spec": {"suspend": True}})
+    job.wait_condition("Suspended", seconds=SECONDS)
+    job.patch({"spec": {"suspend": False}})
+    job.plane.wait("the load", lambda: len(loads(job)) == 4, SECONDS)
+    job.wait_step(job.common_step() + 5, seconds=SECONDS)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    job.plane.wait("the repair", lambda: job.incidents()[0]["action"] == "InPlace", SECONDS)
+    ended = job.wait_incident(job.incidents()[0]["incarnation"], seconds=SECONDS)
+    assert (ended["action"], ended["lostSteps"]) == ("InPlace", 0)
+    job.wait_step(job.common_step() + INTERVAL, seconds=SECONDS)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=2)
+    again = job.wait_incident(ended["incarnation"] + 1, seconds=SECONDS)
+    assert (again["action"], again["restoredFrom"]) == ("Restart", "PeriodicCheckpoint")
+    assert_weights(job, LONG)
