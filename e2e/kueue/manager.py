@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
 import sys
@@ -157,7 +158,9 @@ def _handler_of(answer: Callable[[str, Object], Verdict]) -> type[BaseHTTPReques
             """Answer a review."""
             review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             request = review["request"]
-            self._send(json.dumps(answer(self.path.partition("?")[0], request).to_review(request["uid"])).encode())
+            told = json.dumps(answer(self.path.partition("?")[0], request).to_review(request["uid"])).encode()
+            with contextlib.suppress(OSError):  # the API server has given it up
+                self._send(told)
 
         def _send(self, body: bytes) -> None:
             self.send_response(200)

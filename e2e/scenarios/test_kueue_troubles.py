@@ -274,7 +274,7 @@ def test_spares_are_preempted_alone(rig: Rig, queue: KueueStandIn) -> None:
     job = submit(rig, "low", nodes=2, priority=lower, iterations=LONG, spec={"scheduling": {"numSpareNodes": 2}})
     job.wait_condition("SparesReady")
     assert workload_of(queue, job, spares=True)["spec"]["priority"] == 9
-    high = submit(rig, "high", nodes=1, priority=higher, iterations=60)
+    high = submit(rig, "high", nodes=2, priority=higher, iterations=60)
     high.wait_condition("Running")
     rig.plane.wait("no spare", lambda: job.condition("SparesReady")["status"] == "False")
     assert job.incidents() == []
@@ -301,6 +301,6 @@ def test_a_webhook_that_fails_is_named(start_rig: Start) -> None:
     )
     assert job.condition("Scheduled")["reason"] == "PodsNotCreated"
     queue.stop()
-    queue.configure(knows_jobs=True)
+    queue.configure(may_read_jobs=True)
     queue.start()
     job.wait_step(10)
