@@ -5,7 +5,7 @@ SETUP := $(PYTHON) -m e2e.bootstrap
 TOOL := $(SETUP) --python-only
 RUN := $(SETUP) -m
 # Modules that write checked-in files; each knows --check.
-GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli diagram operator_page alerts dashboards chart)
+GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli diagram operator_page pictures alerts dashboards chart)
 # Options for pytest, or paths that narrow a target: TESTS="-k rank_table", TESTS=tests/unit/plan.
 TESTS ?=
 # Where a target's tests are, unless TESTS names paths: pytest looks at testpaths only where it is given none.

@@ -52,8 +52,8 @@ def contents(images: Path) -> dict[str, Entry]:
 
 
 def pages() -> dict[str, Entry]:
-    """All of docs: docs/admin/install.md is where to begin, its links lead to the others."""
-    paths = sorted((CHECKOUT / "docs").rglob("*.md"))
+    """All of docs, with its pictures: docs/admin/install.md is where to begin, its links lead to the others."""
+    paths = sorted(path for path in (CHECKOUT / "docs").rglob("*") if path.suffix in {".md", ".svg"})
     return {path.relative_to(CHECKOUT).as_posix(): Entry(path.read_bytes()) for path in paths}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,12 @@ STYLES: Final = {
     "Suspended": "cyan",
 }
 """Colour of a cell that begins with such a word, or consists of such a sign."""
+
+
+_LABEL: Final = re.compile(r"\S* +(?=\S)")
+"""What names a line, with the gap behind it, where the text of `status` and `why` begins."""
+_LABEL_WIDTHS: Final = range(10, 25)
+"""Of a label; what is shorter is a word of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ def print_answer(answer: Answer, output: str) -> None:
     """Print an answer in the format that was asked for."""
     if output == "text" and (console := _console_with_colours()) is not None:
         for block in answer.told:
-            console.print(_as_rich_block(block))
+            console.print(as_rich_block(block))
         return
     for line in lines_of_answer(answer, output):
         print(line)
@@ -147,7 +154,7 @@ def live_screen() -> Iterator[Callable[[Sequence[Block]], None]]:
     from rich.live import Live
 
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        yield lambda blocks: live.update(Group(*map(_as_rich_block, blocks)), refresh=True)
+        yield lambda blocks: live.update(Group(*map(as_rich_block, blocks)), refresh=True)
 
 
 def _console_with_colours() -> Any:  # noqa: ANN401  rich is optional
@@ -167,19 +174,33 @@ def style_of(cell: str) -> str:
     return STYLES.get(cell.partition(" ")[0].rstrip(":,"), "") or STYLES.get(cell[:1], "")
 
 
-def _as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional
+def as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional
     """Return a block as rich shows it; text of users is never read as markup."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
     if isinstance(block, str):
-        # The first word of a line names it: whoever skims reads only those.
-        head, gap, rest = _as_line(block).partition(" ")
-        return Text.assemble((head, "bold"), gap, rest) if head else Text(_as_line(block))
+        return _as_rich_line(_as_line(block))
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for name in block.columns:
         made.add_column(name, overflow="fold", justify="right" if name in {"STEP", "LOST", "CHIPS"} else "left")
     for row in block.rows:
         made.add_row(*(Text(_as_cell(cell), style=style_of(cell)) for cell in row))
+    return made
+
+
+def _as_rich_line(line: str) -> Any:  # noqa: ANN401  rich is optional
+    """Return a line as rich shows it: its first word names it, and what is longer than the line stays beside it."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    head, gap, rest = line.partition(" ")
+    label = _LABEL.match(line)
+    if label is None or display_width(label[0]) not in _LABEL_WIDTHS or "\n" in line:
+        return Text.assemble((head, "bold"), gap, rest) if head else Text(line)
+    made = RichTable.grid()
+    made.add_column(no_wrap=True, width=display_width(label[0]))
+    made.add_column(overflow="fold")
+    made.add_row(Text(label[0].rstrip(), style="bold"), Text(line[label.end() :]))
     return made

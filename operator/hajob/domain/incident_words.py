@@ -80,10 +80,11 @@ def _cause_in_words(cause: Cause) -> str:
 
 def _ended_process_in_words(cause: Cause) -> str:
     who = ranks_in_words(cause.first_rank, cause.num_ranks) or "a rank"
-    where = f" on {cause.node_name}" if cause.node_name else ""
-    said = headline_of_output(cause.message)
+    node, said = cause.node_name, headline_of_output(cause.message)
     why = ": ".join(filter(None, (cause.code if cause.code not in said else "", said)))
-    return f"{who}{where} ended: {why}" if why else f"{who}{where} ended"
+    if node:
+        return f"{who} on {node} ended: {why}" if why else f"{who} on {node} ended"
+    return f"{who} ended: {why}" if why else f"{who} ended"
 
 
 def what_follows(incident: Incident) -> str:

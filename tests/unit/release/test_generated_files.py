@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hajob.plan import evaluator
-from release.generate import crds, diagram, reference, remedies
+from release.generate import crds, diagram, pictures, reference, remedies
 from release.generate.crd_schema import SHORT_NAMES
 
 
@@ -24,6 +24,10 @@ def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 
 def test_the_reference_page_is_current() -> None:
     assert reference.main(["--check"]) == 0
+
+
+def test_the_pictures_of_commands_are_current() -> None:
+    assert pictures.main(["--check"]) == 0
 
 
 def test_the_pages_of_remedies_are_current() -> None:
