@@ -124,5 +124,5 @@ def _preconditions_with_status(
 def _unknown_in_words(names: Sequence[str]) -> str:
     if not names:
         return ""
-    number, first = counted_noun(len(names), "precondition"), first_of_list(names, _NAMED_UNKNOWN)
-    return f"{number} cannot be seen from outside, taken as met: {first}"
+    unseen, first = counted_noun(len(names), "precondition"), first_of_list(names, _NAMED_UNKNOWN)
+    return f"{unseen} cannot be seen from outside, taken as met: {first}"

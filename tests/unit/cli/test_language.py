@@ -106,6 +106,10 @@ def test_what_a_training_prints_is_shown_as_it_is(text: str) -> None:
             ),
             "node-1",
         ),
+        (
+            "12 preconditions cannot be seen from outside, taken as met: CheckpointFormatTorch, StoreKept and 9 more",
+            "9",
+        ),
         ("node-0 fell silent; ranks 0-1 go to another node (Replace), not done yet", "node-0"),
         (
             "needs 2 nodes with 8 huawei.com/Ascend910; of 3 such nodes, 1 is used (team/first 1), 2 are free",
