@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.trainer import store_wire
 from e2e.trainer.framework_python import (
     MINDSPORE_VARIABLE,
     TORCH_VARIABLE,
@@ -57,10 +58,24 @@ def _directory_with(package: str, variable: str, stand_in: Path) -> Path:
 
 
 def taskd_environment() -> dict[str, str]:
-    """Variables of an image with TaskD: the stand-in's torchrun, or beside the wheel the real one, patched."""
-    own = "torchrun" if os.environ.get("HAJOB_TASKD") else "python3 -m e2e.taskd.torchrun"
-    paths = os.pathsep.join([str(taskd_directory()), str(mindio_directory()), str(CHECKOUT)])
-    return {"TORCHRUN": own, "PYTHONPATH": paths}
+    """Variables of an image with TaskD: the stand-in's torchrun, or beside the wheel the real one, patched.
+
+    Raises:
+        NoPythonError: the wheel is named, and there is no interpreter with torch.
+        FileNotFoundError: there is no wheel where one is named.
+    """
+    paths = {"PYTHONPATH": os.pathsep.join([str(taskd_directory()), str(mindio_directory()), str(CHECKOUT)])}
+    if not is_real_taskd():
+        return {"TORCHRUN": "python3 -m e2e.taskd.torchrun", **paths}
+    store = store_wire.NEW if store_takes_a_socket() else store_wire.OLD
+    # Ranks compute with the NumPy of the undisturbed run, which torchrun's own interpreter may not have.
+    ranks = {"PYTHON_EXEC": sys.executable, store_wire.VARIABLE: store.name}
+    return {"TORCHRUN": f"{torch_python()} -m e2e.taskd.real_torchrun", **paths, **ranks}
+
+
+def is_real_taskd() -> bool:
+    """Whether jobs with TaskD run the real one: HAJOB_TASKD."""
+    return bool(os.environ.get("HAJOB_TASKD"))
 
 
 def is_torch() -> bool:

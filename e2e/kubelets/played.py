@@ -97,6 +97,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
     "the training image of real nodes has no TaskD, nor its stand-in": {
         "test_taskd": (
             "test_taskd_starts_a_killed_rank_again_in_place",
+            "test_a_killed_rank_beside_the_manager_costs_a_restart",
             "test_a_node_under_taskd_is_replaced",
             "test_a_job_under_taskd_shrinks_and_grows_back",
             "test_a_retry_under_taskd_that_fails_is_named_again",

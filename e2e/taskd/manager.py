@@ -42,7 +42,7 @@ class Manager:
         while True:
             time.sleep(TICK_SECONDS)
             with self._lock:
-                deeds = self._plugins.tick()
+                deeds = self._plugins.tick(time.time())
             for deed in deeds:
                 self._carry_out(deed)
 
@@ -111,5 +111,8 @@ class Manager:
         if message["kind"] == "register":
             with self._lock:
                 self._plugins.note_registered(node)
-            if self._hub is not None:
-                self._hub.tell_agent(node, {"code": START_AGENT, "message": ""})
+        if message["kind"] == "fault":
+            with self._lock:
+                self._plugins.note_fault(node, message.get("at", 0.0))
+        if message["kind"] == "restarts" and self._hub is not None:
+            self._hub.tell_agent(node, {"code": START_AGENT, "message": ""})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,8 @@ EXIT_AGENT, RESTART_AGENT, RESTART_WORKERS, START_AGENT, STOP_WORKERS = 203, 208
 IN_PLACE: Final = "recover-in-place"
 RECOVERIES: Final = ("retry", "recover", "dump", "continue")
 RESIZES: Final = ("downgrade", "upgrade")
+FAULT_SECONDS: Final = 1500.0
+"""So long the manager waits with a fault that agent 0 has told; TASKD_FAULT_SECONDS shortens it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Plugins:
 
     process_recover: bool = True
     registered: set[str] = field(default_factory=set)
+    faults: dict[str, float] = field(default_factory=dict)
     slot: Signal | None = None
     _holds: bool = False
     _held_sent: set[str] = field(default_factory=set)
@@ -78,10 +82,23 @@ class Plugins:
     def note_registered(self, node: str) -> None:
         """An agent has registered, and is one that is not awaited any more."""
         self.registered.add(node)
+        self.faults.pop(node, None)
         self._exiting.discard(node)
 
-    def tick(self) -> list[Deed]:
-        """What follows from the slot now."""
+    def note_fault(self, node: str, at: float) -> None:
+        """An agent has told of workers that ended `at`, in seconds; only another agent of the node ends that."""
+        self.faults[node] = at
+
+    def tick(self, now: float = 0.0) -> list[Deed]:
+        """What follows from the slot now, and where nothing does, from an old fault at node rank 0."""
+        deeds = self._tick_slot()
+        is_free = not (self._holds or self._exiting or self._resized or self._leaving)
+        if deeds or not is_free or not self.process_recover or not has_trait("old_fault_ends_all"):
+            return deeds
+        is_old = now - self.faults.get("0", now) >= float(os.environ.get("TASKD_FAULT_SECONDS", FAULT_SECONDS))
+        return self._kill_master() if is_old else []
+
+    def _tick_slot(self) -> list[Deed]:
         if self._leaving is not None:
             leaving, self._leaving = self._leaving, None
             return [MindIOCall("change_strategy", (leaving.strategy, ""))]

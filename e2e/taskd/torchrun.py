@@ -92,6 +92,8 @@ class Agent:
         code, ranks = int(order["code"]), [int(rank) for rank in order["message"] if str(rank).isdecimal()]
         if code == EXIT_AGENT:
             self._kill_workers(self._workers)
+            if self._manager is not None:
+                net.send(self._manager, {"kind": "fault", "code": 202})
             return 1
         if code == RESTART_WORKERS:
             if not ranks:
@@ -115,7 +117,7 @@ class Agent:
                 if has_trait("late_exits"):
                     time.sleep(HOOK_SECONDS)
                 if self._manager is not None:
-                    net.send(self._manager, {"kind": "fault", "code": 202, "rank": rank})
+                    net.send(self._manager, {"kind": "fault", "code": 202, "rank": rank, "at": time.time()})
 
     def _kill_workers(self, ranks: Sequence[int] | dict[int, subprocess.Popen[bytes]]) -> None:
         for rank in ranks:

@@ -18,7 +18,9 @@ TRAITS: Final = {
     "switch_dedup": "a second hot switch is dropped until another action came, be it for other ranks",
     "exit_blocks": "an exit keeps the stream until every agent that exits has registered again",
     "exit_needs_nodes": "an exit without nodes does nothing at all",
-    "kill_master_repeats": "killMaster ends agent 0 again in every tick until another signal takes its place",
+    "kill_master_repeats": "killMaster ends MindIO and agent 0 again in every tick until another agent 0 registers",
+    "old_fault_ends_all": "25 minutes after a worker of node rank 0 ended the manager ends MindIO and agent 0, even if "
+    "it was started again since",
     "needs_process_recover": "without PROCESS_RECOVER=on exit and killMaster are ignored",
     "extra_parameters_decide": "only extraParams make a recovery one in place; the action word does nothing",
     "restart_word_kills": "fault_nodes_restart in a globalFault ends the agent and leaves its workers",

@@ -58,6 +58,15 @@ UNREPAIRABLE: Final = Trigger(
     (Action.IN_PLACE, Action.REPLACE, Action.CHECKPOINT, Action.RESTART),
     "MindIO could not clean the memory (405); only new processes can repair it",
 )
+MANAGER_LOST: Final = (
+    "TaskD's manager, MindIO's controller and the rendezvous store are lost with the pod of node rank 0"
+)
+MANAGER_ENDS: Final = (
+    "25 minutes after a worker of node rank 0 has ended TaskD's manager ends MindIO's controller and that pod, "
+    "whatever was recovered since"
+)
+_WITH_NEW_PROCESSES: Final = frozenset({Action.IN_PLACE, Action.REPLACE, Action.SHRINK})
+"""Actions after which the training goes on with the manager that it had."""
 DUMP_OR_EXIT: Final = Trigger(
     "DumpOrExit",
     (Action.CHECKPOINT, Action.RESTART),
@@ -209,11 +218,13 @@ class Evaluator:
         return ()
 
     def _refusals_by_manager(self, action: Action) -> list[Refusal]:
-        """Refuse an action that outlives the pod in which TaskD keeps what all others need."""
-        if not self.policy.taskd_starts_ranks or 0 not in self.loss.nodes or action is Action.RESTART:
+        """Refuse an action that outlives the pod in which TaskD keeps what all others need, or a process in it."""
+        if not self.policy.taskd_starts_ranks or action is Action.RESTART:
             return []
-        words = "TaskD's manager, MindIO's controller and the rendezvous store are lost with the pod of node rank 0"
-        return [Refusal("ManagerAlive", words)]
+        if 0 in self.loss.nodes:
+            return [Refusal("ManagerAlive", MANAGER_LOST)]
+        ends_soon = action in _WITH_NEW_PROCESSES and 0 in self.view.layout.nodes_of_ranks(self.loss.ranks)
+        return [Refusal("ManagerAlive", MANAGER_ENDS)] if ends_soon else []
 
     def _refusals_by_store(self, action: Action) -> list[Refusal]:
         """Refuse an action that rebuilds process groups when the ranks' rendezvous store is lost."""

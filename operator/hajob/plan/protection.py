@@ -41,7 +41,7 @@ LIVE_PRECONDITIONS: Final[Mapping[str, str]] = {
     "FirstStepFinished": "MindIO has state from step 1 on",
     "CoordinatorReady": "the MindIO controller serves, or another one is about to take its place",
     "CoordinatorApart": "the coordinator shares no node with a rank of its job",
-    "ManagerAlive": "with launcher TaskD, the pod of node rank 0 is there",
+    "ManagerAlive": "with launcher TaskD, nothing of node rank 0 is lost",
     "StoreKept": "the rendezvous store that the ranks were started with is still there",
     "FreeNode": "a node is free for a pod that is made anew",
     "CompleteCopy": "the ranks that stay hold every optimizer shard",

@@ -24,7 +24,7 @@ SCHEDULER_LIMIT: Final = (
 TASKD_LIMITS: Final = {
     Action.IN_PLACE: (
         "TaskD starts a rank only once it was named: one that dies until the others train again costs a checkpoint "
-        "and a restart"
+        "and a restart; not for ranks of node rank 0: TaskD ends its manager 25 minutes after one of them has ended"
     ),
     Action.REPLACE: "not for node rank 0: the loss of its pod, or of TaskD's manager in it, restarts every pod",
     Action.RESTART: (

@@ -32,10 +32,27 @@ def test_the_pod_of_node_rank_0_is_not_replaced() -> None:
     assert "ManagerAlive" not in unmet(0, Action.RESTART)
 
 
+def test_no_process_of_node_rank_0_is_started_again() -> None:
+    """TaskD's manager ends MindIO's controller 25 minutes after a worker of node rank 0 has ended, recovered or not."""
+
+    def unmet_for_rank(rank: int, action: Action) -> tuple[str, ...]:
+        loss = Loss((rank,), floor=Action.IN_PLACE, counted=False)
+        refusals = Evaluator(loss, FAULT, TRAINING, VIEW, BY_TASKD, 1000).refusals_of_action(action)
+        return tuple(one.name for one in refusals)
+
+    for action in (Action.IN_PLACE, Action.REPLACE, Action.SHRINK):
+        assert "ManagerAlive" in unmet_for_rank(0, action)
+        assert "ManagerAlive" in unmet_for_rank(1, action)
+        assert "ManagerAlive" not in unmet_for_rank(2, action)
+    for action in (Action.CHECKPOINT, Action.RESTART):
+        assert "ManagerAlive" not in unmet_for_rank(0, action)
+
+
 def test_the_limits_are_told_before_any_fault() -> None:
     told = {one.action: one.message for one in recoverability(TRAINING, VIEW, BY_TASKD)}
     assert "not for node rank 0" in told[Action.REPLACE]
     assert "only once it was named" in told[Action.IN_PLACE]
+    assert "25 minutes" in told[Action.IN_PLACE]
     assert "no successor" in told[Action.RESTART]
     assert not any("TaskD" in one.message for one in recoverability(TRAINING, VIEW, BY_HAJOB))
 

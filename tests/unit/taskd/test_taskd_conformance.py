@@ -28,7 +28,16 @@ OF_PROCESSES = frozenset(
     }
 )
 """Traits of connections and processes, which the scenarios play; the vectors are about signals."""
-SWITCHED = ("token", "fault_uuid", "same_strategy", "elastic_dedup", "switch_dedup", "exit_blocks")
+NOW = 1_000_000.0
+SWITCHED = (
+    "token",
+    "fault_uuid",
+    "same_strategy",
+    "elastic_dedup",
+    "switch_dedup",
+    "exit_blocks",
+    "old_fault_ends_all",
+)
 
 
 def deed_in_words(deed: Deed) -> str:
@@ -45,13 +54,15 @@ def play_vector(vector: dict[str, Any]) -> list[tuple[list[str], list[str]]]:
     for step in vector["steps"]:
         if "registered" in step:
             plugins.note_registered(step["registered"])
+        elif "fault" in step:
+            plugins.note_fault(step["fault"]["node"], NOW - step["fault"]["seconds_ago"])
         else:
             given = dict(step["signal"])
             for name in ("actions", "nodes"):
                 given[name] = tuple(given.get(name, ()))
             plugins.take_signal(Signal(**given))
         ticks = 0 if step.get("at_once") else 2
-        came = [deed_in_words(deed) for _ in range(ticks) for deed in plugins.tick()]
+        came = [deed_in_words(deed) for _ in range(ticks) for deed in plugins.tick(NOW)]
         played.append((step["do"], came))
     return played
 
