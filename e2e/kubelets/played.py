@@ -108,6 +108,8 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_a_lost_manager_is_answered_with_a_restart",
             "test_coordinator_and_agent_are_lost_beside_taskd",
             "test_a_stress_test_quarantines_what_it_finds_bad",
+            "test_rails_are_borrowed_and_given_back_in_pauses",
+            "test_a_coordinator_away_for_long_costs_a_restart",
             "test_the_six_faults_of_the_demo_under_taskd",
         ),
     },
@@ -136,7 +138,10 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_mindios_own_tls_recovers",
         ),
         "test_one_rank_prints": ("test_a_rank_that_hangs_without_printing_is_blamed",),
-        "test_pauses": ("test_a_node_that_fails_a_test_in_a_pause_is_left",),
+        "test_pauses": (
+            "test_a_node_that_fails_a_test_in_a_pause_is_left",
+            "test_chips_are_tested_by_a_program_of_the_image",
+        ),
         "test_rules": (
             "test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for",
             "test_what_is_edited_reaches_a_job_that_trains",

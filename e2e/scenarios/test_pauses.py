@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import TRAINER_IMAGE
 from e2e.harness.job import Job
 from e2e.harness.marks import only_e2e
@@ -44,6 +47,23 @@ def test_a_node_that_fails_a_test_in_a_pause_is_left(rig: Rig) -> None:
     quarantine = rig.plane.api.get(f"/apis/training.hajob.io/v1alpha1/nodequarantines/{node}")
     assert quarantine["spec"]["reason"] == "PauseHookFailed"
     assert_recovered(job, [2, 3], ITERATIONS)
+
+
+@only_e2e
+def test_chips_are_tested_by_a_program_of_the_image(rig: Rig) -> None:
+    """As the example asks for it; the test program of the image finds node rank 2 bad."""
+    job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
+    job.wait_step(10)
+    node = job.node_of(2)
+    pause = yaml.safe_load((CHECKOUT / "examples/chips-tested-in-a-pause.yaml").read_text())["spec"]["pause"]
+    (container,) = pause["template"]["spec"]["containers"]
+    container["env"] = [{"name": "BAD_NODE", "value": "2"}]
+    job.patch({"spec": {"pause": pause}})
+    replaced = job.wait_incident(3)
+    assert (replaced["action"], replaced["cause"]["code"]) == ("Replace", "PauseHookFailed")
+    assert (replaced["cause"]["nodeName"], replaced["lostSteps"]) == (node, 0)
+    assert job.node_of(2) != node
+    assert_recovered(job, [4, 5], ITERATIONS)
 
 
 @only_e2e

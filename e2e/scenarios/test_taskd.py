@@ -162,6 +162,25 @@ def test_a_stress_test_quarantines_what_it_finds_bad(rig: Rig) -> None:
 
 
 @only_e2e
+def test_rails_are_borrowed_and_given_back_in_pauses(rig: Rig) -> None:
+    """TaskD hears of ranks 2 and 3, first to the borrowed rail, then back; a chip that the node has not is left out."""
+    job = submit(rig, spec={"accelerator": {"product": "A3", "chipsPerNode": 2}})
+    node = job.node_of(1)
+    for hour, rail in ((1, "Borrowed"), (2, "Own")):
+        switch = {"nodeName": node, "chips": [0, 1, 63], "rail": rail}
+        job.patch({"spec": {"pause": {"requestTime": f"2026-11-22T0{hour}:00:00Z", "switchRails": [switch]}}})
+        incident = job.wait_incident(1 + hour)
+        assert (incident["action"], incident["lostSteps"]) == ("Pause", 0)
+        job.wait_step(job.common_step() + 5)
+    (first,) = [one for one in job.pods("rank") if one["metadata"]["labels"]["training.hajob.io/node-rank"] == "0"]
+    words = ("logs", first["metadata"]["name"], "--container=trainer", f"--namespace={rig.namespace}")
+    said = rig.plane.kubectl(*words).stdout
+    spoken = [line.partition("switch nic: ")[2] for line in said.splitlines() if "switch nic: " in line]
+    assert spoken == ["{'2': True, '3': True}", "{'2': False, '3': False}"]
+    assert_recovered(job, [], ITERATIONS)
+
+
+@only_e2e
 def test_a_save_under_taskd_is_what_the_next_start_loads(rig: Rig) -> None:
     job = submit(rig, spec=without("Retry", "InPlace", "Replace", "Shrink"))
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
@@ -203,6 +222,32 @@ def test_coordinator_and_agent_are_lost_beside_taskd(rig: Rig) -> None:
     incident = job.wait_incident(max(int(one["incarnation"]) for one in rig.plane.wait("it", job.incidents)))
     assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
     assert_recovered(job, [6], ITERATIONS)
+
+
+@only_e2e
+def test_a_coordinator_away_for_long_costs_a_restart(rig: Rig) -> None:
+    """Its gates pass nothing, so MindIO gives up the ranks; the fault meanwhile is part of the same restart."""
+    job = submit(rig, arguments=["--save-interval", "10"])
+    (first,) = [one for one in job.pods("rank") if one["metadata"]["labels"]["training.hajob.io/node-rank"] == "0"]
+    words = ("logs", first["metadata"]["name"], "--container=agent", f"--namespace={rig.namespace}")
+
+    def reports() -> int:
+        return rig.plane.kubectl(*words).stdout.count("agent.taskd.server: TaskD:")
+
+    assert reports() == 0
+    rig.nodes.control.freeze(namespace=rig.namespace, container="coordinator")
+    rig.plane.wait("MindIO to miss the ranks", reports)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=5)
+    rig.nodes.control.thaw(namespace=rig.namespace, container="coordinator")
+
+    def recovered(action: str) -> list[dict[str, Any]]:
+        return [one for one in job.incidents() if one["action"] == action and one["outcome"] == "Recovered"]
+
+    rig.plane.wait("the restart", lambda: recovered("Restart"))
+    assert job.status()["restarts"]["infrastructure"] == 1
+    rig.nodes.control.kill(namespace=rig.namespace, rank=6)
+    assert rig.plane.wait("a recovery in place", lambda: recovered("InPlace"))[0]["lostSteps"] == 0
+    assert_weights_equal(job, ITERATIONS)
 
 
 @only_e2e

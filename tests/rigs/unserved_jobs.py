@@ -18,6 +18,8 @@ from hajob.api.base import Json
 QUICKSTART: Json = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text(encoding="utf-8"))
 CHIP = "huawei.com/Ascend910"
 IN_BLOCKS: Json = {"product": "A3", "chipsPerNode": 2, "superPodChips": 4}
+ASKED = "2026-11-22T01:00:00Z"
+RAILS: Json = {"nodeName": "node-7", "chips": [0]}
 Edit = Callable[[Json], object]
 
 
@@ -143,6 +145,14 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
     "mindIOTLSPolicy with TaskD": (
         lambda job: job["spec"].update(launcher="TaskD", network={"mindIOTLSPolicy": "Enabled"}),
         "TaskD starts MindIO's controller without TLS",
+    ),
+    "a stress test without TaskD": (
+        in_spec("pause", requestTime=ASKED, stressTest={}),
+        "spec.pause.stressTest and switchRails are TaskD's work",
+    ),
+    "rails without A3": (
+        lambda job: job["spec"].update(launcher="TaskD", pause={"requestTime": ASKED, "switchRails": [RAILS]}),
+        "spec.pause.switchRails needs rails that a chip can borrow, which only A3 has",
     ),
     "superPodChips without Volcano": (
         lambda job: job["spec"].update(accelerator=IN_BLOCKS),

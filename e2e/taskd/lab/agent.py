@@ -14,11 +14,11 @@ import time
 from typing import Any
 
 from e2e.taskd.lab.deeds import write_deed
-from e2e.taskd.plugins import EXIT_AGENT, RESTART_AGENT
+from e2e.taskd.plugins import EXIT_AGENT, RESTART_AGENT, START_AGENT
 
 PORT = 9602
 RESTARTS_CODE, RESTARTS = 201, "32767"
-START_AGENT, REPORT_CODE = 210, 202
+REPORT_CODE = 202
 
 
 def main(node: str, manager: str, loopback: str) -> None:

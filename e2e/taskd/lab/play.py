@@ -18,8 +18,9 @@ from typing import Any, Final, Self
 import grpc
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.protocols import load_protocol
 from e2e.taskd.lab.deeds import VARIABLE, Deed, read_deeds
-from e2e.taskd.wire import PORT, load_messages
+from e2e.taskd.wire import PORT, PROTOCOL
 
 SECONDS: Final = 30.0
 SETTLED_SECONDS: Final = 0.6
@@ -43,7 +44,7 @@ class Lab:
     def __init__(self, address: str, directory: Path, process_recover: bool) -> None:
         self._address, self._directory = address, directory
         self._deeds = directory / "deeds"
-        self._pb = load_messages()
+        (self._pb,) = load_protocol(PROTOCOL, "pb2")
         self._signals: queue.Queue[Any] = queue.Queue()
         self._pool = ThreadPoolExecutor(max_workers=16)
         self._server = grpc.server(self._pool, options=(("grpc.so_reuseport", 0),))

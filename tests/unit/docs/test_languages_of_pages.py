@@ -53,6 +53,7 @@ def test_there_are_chinese_pages() -> None:
         "docs/admin/remedies.zh.md",
         "docs/admin/troubleshooting.zh.md",
         "docs/user/quick-start.zh.md",
+        "docs/user/taskd.zh.md",
         "docs/user/terms.zh.md",
     }
 
