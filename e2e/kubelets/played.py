@@ -82,6 +82,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_what_a_job_waits_for_is_told_with_its_queue",
             "test_two_jobs_in_one_queue_take_turns",
             "test_a_replacement_stays_in_the_super_pod_of_its_block",
+            "test_a_restart_with_fewer_nodes_under_volcano",
         ),
     },
     "no device plugin notes there which chips a pod has": {
@@ -93,6 +94,9 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
     },
     "its receiver listens on the loopback, and the operator reads address and key from a directory of this machine": {
         "test_incidents_posted": ("test_a_receiver_that_comes_late_hears_of_all",),
+    },
+    "six nodes with labels of super pods are more than it runs": {
+        "test_blocks_of_nodes": ("test_blocks_wait_for_room_and_stay_in_their_super_pod",),
     },
     "the training image of real nodes has no TaskD, nor its stand-in": {
         "test_taskd": (

@@ -16,7 +16,7 @@ from e2e.harness.account import recovery
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
-from e2e.scenarios.nodes_taken import DRAIN, pod_of
+from e2e.scenarios.nodes_taken import DRAIN, pod_of, take
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 from e2e.volcano.install import REAL_ONE, make_queue
@@ -97,6 +97,31 @@ def test_a_job_shrinks_and_grows_under_volcano(start_rig: Start) -> None:
     rig.plane.kubectl("uncordon", node)
     rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=150)
     assert group_of(job)["spec"] == whole["spec"]
+    assert_weights_equal(job, STEPS)
+
+
+@pytest.mark.slow
+def test_a_restart_with_fewer_nodes_under_volcano(start_rig: Start) -> None:
+    """Fewer members are placed together, and after the save that ends the smaller attempt all of them."""
+    rig = start_rig(RigLayout(chip_nodes=4, volcano=True))
+    off = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink")]
+    recovery = {**IMPATIENT["recovery"], "cordonPolicy": "Ignore", "actions": off}
+    job = rig.submit(
+        iterations=STEPS,
+        step_milliseconds=200.0,
+        spec={"recovery": recovery, "elastic": {**IMPATIENT["elastic"], "restartSize": "Available"}},
+        arguments=["--global-batch-size", "32"],
+    )
+    job.wait_step(10)
+    taken = take(rig, job, 3)
+    rig.plane.wait("fewer nodes", lambda: job.status()["dataParallel"]["current"] < 4, seconds=150)
+    size = job.status()["dataParallel"]["current"]
+    rig.plane.wait("fewer members", lambda: group_of(job)["spec"]["minMember"] == size)  # type: ignore[index]
+    before = job.status()["progress"]["step"]
+    rig.plane.wait("steps of fewer ranks", lambda: job.status()["progress"]["step"] > before + 10)
+    rig.plane.kubectl("uncordon", taken)
+    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=150)
+    rig.plane.wait("all members", lambda: group_of(job)["spec"]["minMember"] == 4)  # type: ignore[index]
     assert_weights_equal(job, STEPS)
 
 

@@ -154,9 +154,9 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         lambda job: job["spec"].update(launcher="TaskD", pause={"requestTime": ASKED, "switchRails": [RAILS]}),
         "spec.pause.switchRails needs rails that a chip can borrow, which only A3 has",
     ),
-    "superPodChips without Volcano": (
-        lambda job: job["spec"].update(accelerator=IN_BLOCKS),
-        "spec.accelerator.superPodChips needs Volcano",
+    "superPodChips without a gang": (
+        lambda job: job["spec"].update(accelerator=IN_BLOCKS, scheduling={"gangPolicy": "None"}),
+        "spec.accelerator.superPodChips needs room for whole blocks",
     ),
     "blocks that do not come out whole": (
         by_volcano(accelerator=IN_BLOCKS | {"superPodChips": 6}),

@@ -159,9 +159,9 @@ def _super_pod_rules() -> tuple[Json, ...]:
     field = ".spec.accelerator.superPodChips"
     return (
         *_refusal_rules(
-            f"{without}{_OF_VOLCANO})",
-            "spec.accelerator.superPodChips needs Volcano, which places whole blocks in super pods: set "
-            "scheduling.gangPolicy to Volcano, or leave superPodChips out",
+            f"{without}self.spec.scheduling.gangPolicy != 'None')",
+            "spec.accelerator.superPodChips needs room for whole blocks before the first pod is placed, and "
+            "scheduling.gangPolicy: None places pods one by one: leave one of them out",
             field=field,
         ),
         *_refusal_rules(

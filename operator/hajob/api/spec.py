@@ -67,7 +67,7 @@ class Accelerator(ApiModel):
     resource_name: Annotated[str, StringConstraints(min_length=1, max_length=317)] = DEFAULT_RESOURCE_NAME
     """Name under which the device plugin offers the chips."""
     super_pod_chips: Annotated[int, Field(ge=1, le=65536)] | None = None
-    """A3: chips of one logical super pod (sp-block), which are placed in one; needs gangPolicy Volcano."""
+    """A3: chips of one logical super pod (sp-block), which are placed in one; not with gangPolicy None."""
 
 
 class Parallelism(ApiModel):

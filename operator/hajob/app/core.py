@@ -276,6 +276,8 @@ class OperatorCore(FaultListener, JobSource):
     def handle_changed_foreign_pod(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
         """Handle a pod of another tenant: one with chips or host ports came, went, or ended (None)."""
         capacity = self._caches.capacity
+        if (one := pod or before) is not None:
+            self._ports.cluster.note_device_plugin(one.key, pod.volcano_mode if pod is not None else None)
         gone = before is not None and pod is None and capacity.remove_pod(before.key)
         if gone or (pod is not None and capacity.store_pod(pod)):
             self._tell_changed_capacity()

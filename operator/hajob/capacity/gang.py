@@ -18,6 +18,7 @@ from typing import NamedTuple
 from hajob.capacity.demand import Demand
 from hajob.capacity.nodes import Capacity
 from hajob.capacity.quotas import NOTHING, Ask, Quotas
+from hajob.capacity.super_pods import nodes_in_whole_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Claim:
         priority: of its pods.
         preempts: its pods may take nodes of others of a lower priority.
         ask: what one of its pods uses of the quotas of its namespace.
+        nodes_per_block: nodes that it needs in one super pod together; 0: anywhere.
     """
 
     job_uid: str
@@ -47,6 +49,7 @@ class Claim:
     priority: int = 0
     preempts: bool = False
     ask: Ask = NOTHING
+    nodes_per_block: int = 0
 
     @property
     def sort_key(self) -> tuple[bool, int, str, str]:
@@ -111,6 +114,8 @@ class _Room:
     def nodes_left(self, claim: Claim) -> int:
         """Return the nodes for this job, less those promised to others that could use its nodes."""
         left = self._left_by_node(claim)
+        if claim.nodes_per_block and not claim.grows:
+            left = min(left, self._left_in_blocks(claim))
         if not self._capacity.shares_domains:
             return left
         kind = _kind_of_claim(claim)
@@ -140,6 +145,14 @@ class _Room:
             return left
         more = more.union(self._reachable_nodes(kind)).difference(capacity.free_nodes(demand))
         return room + len(more.difference(self._closed)) - self._promised_nodes(kind, kind.priority)
+
+    def _left_in_blocks(self, claim: Claim) -> int:
+        """Return the nodes that are left in whole blocks; whoever is before it may take some of as many of them."""
+        demand, size, capacity = claim.demand, claim.nodes_per_block, self._capacity
+        could_take = capacity.free_nodes(demand) | capacity.soon_free_nodes(demand, claim.job_uid)
+        # Where promised nodes will be is not known: each of them may break another block.
+        whole = nodes_in_whole_blocks(capacity.nodes, could_take.difference(self._closed), size)
+        return whole - self._promised_nodes(_kind_of_claim(claim)) * size
 
     def _promised_nodes(self, kind: _Kind, priority: int | None = None) -> int:
         """Return the promised nodes that such a claim could have; if given, to jobs of this priority and higher."""

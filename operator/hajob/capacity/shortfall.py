@@ -9,6 +9,7 @@ from typing import Final
 
 from hajob.capacity.demand import Demand
 from hajob.capacity.nodes import Capacity
+from hajob.capacity.super_pods import nodes_in_whole_blocks
 from hajob.domain.text import counted_noun, first_of_list
 
 OTHERS: Final = "pods that are not Hajob's"
@@ -16,7 +17,13 @@ _SHOWN: Final = 3
 
 
 def shortfall_of_nodes(
-    need: int, demand: Demand, capacity: Capacity, quarantined: Collection[str], job_uid: str
+    need: int,
+    demand: Demand,
+    capacity: Capacity,
+    quarantined: Collection[str],
+    job_uid: str,
+    *,
+    nodes_per_block: int = 0,
 ) -> str:
     """Return how many nodes a job needs, and what became of each node that could take one of its pods when empty.
 
@@ -26,6 +33,7 @@ def shortfall_of_nodes(
         capacity: of the cluster.
         quarantined: names of nodes where nothing new is placed.
         job_uid: of the job, whose own pods take no node from it.
+        nodes_per_block: nodes that it needs in one super pod together; 0: anywhere.
     """
     may_take = demand.node_filter()
     # Busy, cordoned and silent nodes count, too: what became of each of them is what people ask.
@@ -51,6 +59,9 @@ def shortfall_of_nodes(
     if unready:
         told.append(f"{_number_with_verb(len(unready))} not ready or cordoned ({first_of_list(unready, _SHOWN)})")
     told.append(f"{_number_with_verb(len(free))} free")
+    if nodes_per_block:
+        whole = nodes_in_whole_blocks(capacity.nodes, free, nodes_per_block)
+        told.append(f"{whole} of them in whole blocks of {nodes_per_block} in one super pod")
     return ", ".join(told)
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Final
 
+from hajob.api.constants import LABEL_NODE_SUPER_POD
+from hajob.api.derived import nodes_per_block
 from hajob.api.spec import HATrainingJobSpec
 from hajob.capacity.demand import Demand
+from hajob.capacity.super_pods import nodes_in_whole_blocks, room_by_super_pod
 from hajob.sources.node import NodeView
+
+_SHOWN: Final = 8
 
 
 def why_none_fits(spec: HATrainingJobSpec, demand: Demand, nodes: Collection[NodeView]) -> str:
@@ -25,4 +31,26 @@ def why_none_fits(spec: HATrainingJobSpec, demand: Demand, nodes: Collection[Nod
         return f"spec.scheduling.excludedNodeNames has every node with {chips} {resource}"
     if not any(map(demand.node_filter(), (replace(node, ready=True, unschedulable=False) for node in able))):
         return f"no node with {chips} {resource} fits the template's nodeSelector, affinity and tolerations"
-    return ""
+    return _why_no_blocks(spec, demand, able)
+
+
+def _why_no_blocks(spec: HATrainingJobSpec, demand: Demand, able: Collection[NodeView]) -> str:
+    """Return why super pods of these nodes never hold all blocks of a job; empty where they do, or it has none."""
+    size, may_take = nodes_per_block(spec), demand.node_filter()
+    if not size:
+        return ""
+    fit = {node.name: node for node in able if may_take(replace(node, ready=True, unschedulable=False))}
+    room = room_by_super_pod(fit, fit)
+    if not room:
+        return (
+            f"no node says in which super pod it is (label {LABEL_NODE_SUPER_POD}, which the device plugin writes), "
+            "and spec.accelerator.superPodChips needs that"
+        )
+    whole = nodes_in_whole_blocks(fit, fit, size)
+    if whole >= spec.num_nodes:
+        return ""
+    held = ", ".join(f"{where} has {count}" for where, count in sorted(room.items())[:_SHOWN])
+    return (
+        f"{spec.num_nodes // size} blocks of {size} nodes, each in one super pod (spec.accelerator.superPodChips), are "
+        f"needed, and super pods have room for {whole // size}: {held} nodes with {demand.chips} {demand.resource}"
+    )

@@ -12,8 +12,9 @@ from typing import Final
 
 from hajob.api.base import Json
 from hajob.cli.diagnosis import Finding, Grade
-from hajob.cli.workloads import command_line_of, containers_of_workload, place_of_object
+from hajob.cli.workloads import containers_of_workload, place_of_object
 from hajob.domain.text import first_of_list
+from hajob.sources.device_plugin import command_line_of
 from hajob.sources.reading import mapping, name_of_object, text
 
 ABOUT: Final = "beside"

@@ -44,8 +44,8 @@ def add_parser(commands: Commands) -> None:
         default=0,
         metavar="N",
         help=(
-            "free nodes for replacements (default: %(default)s, answer as if none becomes free within "
-            "spec.recovery.replacementTimeoutSeconds)"
+            "free nodes for replacements, with accelerator.superPodChips in the super pods of the lost blocks "
+            "(default: %(default)s, answer as if none becomes free within spec.recovery.replacementTimeoutSeconds)"
         ),
     )
     parser.add_argument(
@@ -108,6 +108,7 @@ def answer_as_json(answer: SimulationResult) -> dict[str, Any]:
         "copies": [{"kind": row.kind, "ranks": list(row.holders)} for row in answer.layout.report_group_list()],
         "refused": {action.value: list(names) for action, names in answer.refused_actions.items()},
         "writes": [_write_as_json(write) for write in writes_of_simulation(answer)],
+        **({"blocks": {str(node): block for node, block in answer.blocks.items()}} if answer.blocks else {}),
         **({"spares": {str(node): spare for node, spare in answer.places.items()}} if answer.places else {}),
     }
 
@@ -143,6 +144,10 @@ def answer_as_text(answer: SimulationResult) -> str:
         "",
         f"pods kept                 {_shorten_runs(answer.kept_nodes)}",
         *(f"onto a spare node         node rank {node}: {spare}" for node, spare in sorted(answer.places.items())),
+        *(
+            f"only in its super pod     node rank {node}: that of block {block}"
+            for node, block in list(answer.blocks.items())[:_SHOWN]
+        ),
         f"micro batches             {', '.join(map(str, answer.micro_batches[:_SHOWN])) or 'not visible'}",
         *_cost_lines(answer),
         "",

@@ -6,7 +6,6 @@ a node or none (docs/admin/schedulers.md). Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,15 +15,13 @@ from hajob.api.base import Json
 from hajob.api.derived import CHIPS_PER_NODE
 from hajob.api.enums import GangPolicy
 from hajob.cli.diagnosis import Finding, Grade, title_of_job
-from hajob.cli.workloads import command_line_of, containers_of_workload, is_switched_on, place_of_object
+from hajob.cli.workloads import containers_of_workload, is_switched_on, place_of_object
 from hajob.domain.text import first_of_list
+from hajob.sources.device_plugin import volcano_mode_of_plugin
 from hajob.sources.node import node_view_of
 from hajob.sources.pod_group import queue_view_of
 from hajob.sources.reading import mapping, parse_whole_number, text
 
-_PLUGIN: Final = re.compile(r"(?:^|[\s/])(?:ascend-)?device-plugin(?:$|\s)")
-_MODE: Final = re.compile(r"-volcanoType(?:=(\w+))?(?:\s|$)")
-_TRUE: Final = frozenset({None, "1", "t", "T", "true", "TRUE", "True"})
 _SERVED: Final = "HAJOB_VOLCANO_ENABLED"
 _PAGE: Final = "docs/admin/schedulers.md"
 
@@ -45,15 +42,11 @@ class Schedulers:
 
 
 def plugin_is_in_volcano_mode(daemon_sets: Iterable[Json]) -> tuple[str, bool] | None:
-    """Return namespace and name of the device plugin's DaemonSet, and whether it is in Volcano mode; None without one.
-
-    The flag stands in its command, often as a part of one long text for a shell.
-    """
+    """Return place and name of the device plugin's DaemonSet, and whether it is in Volcano mode; None without one."""
     for one in daemon_sets:
-        for words in map(command_line_of, containers_of_workload(one)):
-            if _PLUGIN.search(words):
-                found = _MODE.search(words)
-                return place_of_object(one), found is not None and found[1] in _TRUE
+        for mode in map(volcano_mode_of_plugin, containers_of_workload(one)):
+            if mode is not None:
+                return place_of_object(one), mode
     return None
 
 

@@ -19,11 +19,6 @@ def containers_of_workload(raw: Mapping[str, Any] | None) -> Iterator[Mapping[st
     return map(mapping, items(pod.get("containers")))
 
 
-def command_line_of(container: Mapping[str, Any]) -> str:
-    """Return command and arguments of a container as one line."""
-    return " ".join(text(word) for word in (*items(container.get("command")), *items(container.get("args"))))
-
-
 def is_switched_on(workload: Mapping[str, Any] | None, variable: str) -> bool:
     """Return whether a container of a workload has an environment variable that is true."""
     entries = (mapping(entry) for one in containers_of_workload(workload) for entry in items(one.get("env")))

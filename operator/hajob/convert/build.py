@@ -168,7 +168,10 @@ def _accelerator_of_pods(job: ForeignJob, group: PodGroup, resource: str, chips:
             "spec.accelerator: product and chips of the nodes; the pods of the old job ask for no huawei.com chip"
         )
     if "sp-block" in job.annotations:
-        found.leave_out(f"sp-block: {job.annotations['sp-block']}: this version of Hajob does not place by super pods")
+        found.leave_out(
+            f"sp-block: {job.annotations['sp-block']}: where blocks of ranks must be in one super pod, set "
+            f"spec.accelerator.superPodChips: {job.annotations['sp-block']}"
+        )
     accelerator: Json = {"product": product.value}
     if chips and chips != CHIPS_PER_NODE[product]:
         accelerator["chipsPerNode"] = chips

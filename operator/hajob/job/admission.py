@@ -80,18 +80,26 @@ class Admission:
         if self.reason in AGAIN:
             self.reason = Reason.NOT_CHECKED
 
-    async def evaluate_job(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
+    async def evaluate_job(
+        self, job: HATrainingJob, *, accepted_before: bool = False, refused_by_nodes: str = ""
+    ) -> bool:
         """Evaluate the job, and get its credentials; return whether it is admitted now.
 
         Args:
             job: as it is now.
             accepted_before: its pods may exist: it is not checked again, for a dry run would meet a quota that they
                 fill, or a policy that is newer than they are.
+            refused_by_nodes: why nodes would refuse its pods, though the server takes them; empty: they would not.
 
         Raises:
             ApiError: the server could not be asked, or refuses the Secret.
         """
-        reason, refusal = (Reason.VALID, "") if accepted_before else await self._cached_evaluation(job)
+        if accepted_before:
+            reason, refusal = Reason.VALID, ""
+        elif refused_by_nodes:  # asked about again, as what the server refuses: somebody may change it on the nodes
+            reason, refusal = Reason.POD_REFUSED, refused_by_nodes
+        else:
+            reason, refusal = await self._cached_evaluation(job)
         seen = job.status.observed_generation if accepted_before else None
         self._generation_seen = seen or job.metadata.generation
         if reason is Reason.VALID:

@@ -7,6 +7,7 @@ from math import inf
 from typing import Final
 
 from hajob.api.conditions import Reason
+from hajob.api.derived import nodes_per_block
 from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
 from hajob.capacity.shortfall import shortfall_of_nodes
@@ -116,7 +117,14 @@ def _shortfall_in_words(snapshot: JobSnapshot) -> str:
     # Each pod of another job changes the numbers; who waits needs them twice a minute, not each time.
     elif snapshot.now - kept.shortfall[0] >= SHORTFALL_SECONDS:
         cluster, need, uid = snapshot.cluster, snapshot.layout.num_nodes, snapshot.job.metadata.uid
-        told = shortfall_of_nodes(need, snapshot.demand, cluster.capacity, cluster.marks.quarantined, uid)
+        told = shortfall_of_nodes(
+            need,
+            snapshot.demand,
+            cluster.capacity,
+            cluster.marks.quarantined,
+            uid,
+            nodes_per_block=nodes_per_block(snapshot.job.spec),
+        )
         kept.shortfall = snapshot.now, told
     return kept.shortfall[1]
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from hajob import metrics
 from hajob.api.enums import SubHealthPolicy
 from hajob.api.event_reasons import EventReason
+from hajob.capacity.super_pods import super_pod_of_node
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.job.pod_index import is_coordinator_pod, is_node_away, is_serving_pod
@@ -72,6 +73,11 @@ def cluster_view(snapshot: JobSnapshot) -> ClusterView:
         start_nodes=snapshot.start_nodes,
         growth_refused=snapshot.growth_refused,
         spares=tuple(pod.node_name for pod in snapshot.ready_spares),
+        super_pods=snapshot.super_pods_of_blocks,
+        spare_super_pods={
+            pod.node_name: super_pod_of_node(snapshot.nodes.get(pod.node_name)) for pod in snapshot.ready_spares
+        },
+        bare_super_pods=snapshot.bare_super_pods,
         unplaced=len(serving.unplaced),
         checkpoint_step=reports.checkpoint_step,
         loaded_step=reports.step_loaded_by(snapshot.state.attempt),

@@ -91,7 +91,8 @@ class PodMaker:
             return coordinator_pod(job, missing.incarnation, settings, refused, silent=silent, apart=missing.apart)
         placement = () if wanted.gated else set(missing.avoid).difference(wanted.returned)
         avoid = tuple(sorted({*placement, *refused}))
-        rank, super_pod = missing.node_rank, snapshot.super_pod_for(missing.node_rank)
+        # A gated pod is held to a super pod when it is ungated: what room there is may be another one by then.
+        rank, super_pod = missing.node_rank, "" if wanted.gated else snapshot.super_pod_for(missing.node_rank)
         # A spare of another super pod is of no use to the block.
         is_near = not super_pod or super_pod_of_node(cluster.nodes.get(missing.place)) == super_pod
         return build_rank_pod(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from functools import lru_cache
 from typing import Final
 
 from hajob.api.derived import has_rank_table, nodes_per_block
@@ -14,6 +15,10 @@ from hajob.sources.rank_table import RankTable, build_rank_table
 
 _VERSION_LENGTH: Final = 16
 """Characters of a version: it only tells apart the tables of one job."""
+
+
+_KEPT_TABLES: Final = 16
+"""Messages that are kept for jobs whose pods change; few have a table, and it is made again where one is missing."""
 
 
 def rank_table_of_job(snapshot: JobSnapshot) -> RankTable:
@@ -33,7 +38,12 @@ def rank_table_to_send(snapshot: JobSnapshot) -> wire.RankTable | None:
     """Return the rank table for the coordinator, without content while it cannot be made; None: the job has none."""
     if not has_rank_table(snapshot.job.spec):
         return None
-    table = rank_table_of_job(snapshot)
+    return _wire_of_table(rank_table_of_job(snapshot))
+
+
+@lru_cache(maxsize=_KEPT_TABLES)
+def _wire_of_table(table: RankTable) -> wire.RankTable:
+    """Return the message of a table; it is asked for with each change of a pod, and of a large job is a megabyte."""
     if not table.content:
         return wire.RankTable()
     # A version is made of the content, so that another leader sends the same one and no agent writes anything.

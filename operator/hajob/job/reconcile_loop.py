@@ -338,7 +338,10 @@ class ReconcileLoop:
         told = self._admission.reason, self._admission.message
         accepted_before = self._memory.state.phase is not JobPhase.NEW
         try:
-            admitted = await self._admission.evaluate_job(self._memory.job, accepted_before=accepted_before)
+            job, cluster = self._memory.job, self._ports.cluster
+            admitted = await self._admission.evaluate_job(
+                job, accepted_before=accepted_before, refused_by_nodes=cluster.why_parts_refused(job)
+            )
         except ApiError as error:
             if error.status in REFUSALS or is_from_webhook(error.message):
                 before = self._snapshots.creation.why_missing

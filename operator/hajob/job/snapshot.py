@@ -18,14 +18,19 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.conditions import Reason
 from hajob.api.derived import nodes_per_block, with_number_of_nodes
-from hajob.api.enums import CordonPolicy, SubHealthPolicy
+from hajob.api.enums import CordonPolicy, GangPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
 from hajob.capacity.pod_group_waits import why_group_waits, why_queue_full
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
-from hajob.capacity.super_pods import super_pod_of_block, super_pod_of_node
+from hajob.capacity.super_pods import (
+    room_by_super_pod,
+    super_pod_of_block,
+    super_pod_of_node,
+    super_pods_for_start,
+)
 from hajob.domain.layout import Layout
 from hajob.domain.pace import StepPace
 from hajob.job.cluster import Cluster
@@ -378,7 +383,8 @@ class JobSnapshot:
     def is_placed_in_blocks(self) -> bool:
         """Whether Volcano has yet to place the whole job, in blocks of super pods."""
         starts = self.state.is_untrained and not self.pods.serving_pods(self.state).node_names
-        return bool(nodes_per_block(self.job.spec)) and starts
+        by_volcano = self.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO
+        return bool(nodes_per_block(self.job.spec)) and starts and by_volcano
 
     def super_pod_for(self, node_rank: int) -> str:
         """Return the super pod where a new pod of this node rank has to go; empty: any."""
@@ -386,8 +392,46 @@ class JobSnapshot:
         if not size or self.is_placed_in_blocks:
             return ""
         block = node_rank // size
+        by_volcano = self.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO
+        if self.state.is_untrained and not by_volcano and block in self._super_pods_of_start:
+            return self._super_pods_of_start[block]
         members = [pod for rank, pod in self.serving_pods.items() if rank // size == block and rank != node_rank]
         return super_pod_of_block(members, self.nodes, self.free_node_names, size)
+
+    @cached_property
+    def _super_pods_of_start(self) -> Mapping[int, str]:
+        """Return the super pod of each block of a start, for a scheduler that knows none; empty: none has room."""
+        size, capacity, marks = nodes_per_block(self.job.spec), self.cluster.capacity, self.cluster.marks
+        members: dict[int, list[PodView]] = {block: [] for block in range(self.layout.num_nodes // size)}
+        made = (one.pod for one in self.pods.made.values() if is_serving_pod(one.pod, self.state))
+        for pod in (*self.serving_pods.values(), *made):
+            members[pod.node_rank // size].append(pod)
+        # The pods of an earlier attempt leave before: a start may go back to where it was.
+        free = capacity.free_nodes(self.demand) | capacity.soon_free_nodes(self.demand, self.job.metadata.uid)
+        closed = {*marks.quarantined, *self.cluster.nodes_drained_for(self.demand.tolerations)}
+        return super_pods_for_start(members, self.nodes, free - closed, size)
+
+    @cached_property
+    def super_pods_of_blocks(self) -> Mapping[int, str]:
+        """Return the super pod of each node rank whose block has one; empty of a job without blocks."""
+        size = nodes_per_block(self.job.spec)
+        if not size:
+            return {}
+        told: dict[int, Counter[str]] = {}
+        for rank, pod in self.serving_pods.items():
+            if where := super_pod_of_node(self.nodes.get(pod.node_name)) or pod.super_pod:
+                told.setdefault(rank // size, Counter())[where] += 1
+        found = {block: max(sorted(counts), key=lambda one: counts[one]) for block, counts in told.items()}
+        return {rank: found[rank // size] for rank in range(self.layout.num_nodes) if rank // size in found}
+
+    @property
+    def bare_super_pods(self) -> tuple[str, ...]:
+        """Return the super pods of the job's blocks that have neither a free node nor a spare."""
+        own = {*self.super_pods_of_blocks.values()}
+        if not own:
+            return ()
+        near = {*self.free_node_names, *(pod.node_name for pod in self.ready_spares)}
+        return tuple(sorted(own - room_by_super_pod(self.nodes, near).keys()))
 
     @cached_property
     def gang_wait(self) -> str:
@@ -462,7 +506,9 @@ class JobSnapshot:
                 start = self.start_nodes if state.shrunk is None else None  # then it grows by another start
                 return room if start is None else min(room, start - state.nodes)
         silent = cluster.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
-        return cluster.count_free_nodes(self.job, self.demand, self.pods.node_names, silent)
+        own = {*self.super_pods_of_blocks.values()}
+        elsewhere = {name for name, node in self.nodes.items() if super_pod_of_node(node) not in own} if own else ()
+        return cluster.count_free_nodes(self.job, self.demand, self.pods.node_names, {*silent, *elsewhere})
 
     def has_room_in_super_pods(self, node_ranks: Collection[int]) -> bool:
         """Return whether new pods of these node ranks find nodes in the super pods of their blocks, all at once."""

@@ -139,10 +139,17 @@ def place_on_spares(context: Context, state: JobState, nodes: Collection[int]) -
     ready = [name for name in context.view.spares if name not in places.values()]
     for rank in sorted(nodes):
         refused = {*state.avoided.get(rank, ()), *state.avoided.get(EVERY_NODE_RANK, ())}
-        if (place := next((name for name in ready if name not in refused), None)) is not None:
+        near = (name for name in ready if name not in refused and _is_near(context, name, rank))
+        if (place := next(near, None)) is not None:
             places[rank] = place
             ready.remove(place)
     return replace(state, places=places) if places != state.places else state
+
+
+def _is_near(context: Context, spare: str, rank: int) -> bool:
+    """Whether a spare node can serve a node rank: one of another super pod is of no use to its block."""
+    wanted = context.view.super_pods.get(rank, "")
+    return not wanted or context.view.spare_super_pods.get(spare, "") == wanted
 
 
 # ---------------------------------------------------------------------- opening, widening, closing

@@ -10,12 +10,14 @@ from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
 from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind
+from hajob.domain.text import first_of_list
 from hajob.plan.evaluator import FAULT, Evaluator, Loss, budget_exhausted, count_budget_uses
 from hajob.plan.policy import WITHOUT_MINDIO, Policy, Refusal
 from hajob.plan.state import JobState
 from hajob.plan.view import ClusterView
 
 _SENTENCE_LIMIT: Final = 1024
+_SHOWN_SUPER_PODS: Final = 8
 SCHEDULER_LIMIT: Final = (
     "MindSpore's ranks end 25 s after their scheduler, which is in the coordinator's pod: losing that costs a restart, "
     "and nothing is saved; with MindIO they train on"
@@ -121,6 +123,10 @@ def _standing_refusals(action: Action, view: ClusterView) -> list[Refusal]:
         found.append(Refusal("HandlersRegistered", message))
     if action is Action.REPLACE and view.free_nodes == 0 and not view.spares:
         found.append(Refusal("FreeNode", "no free node fits a pod of this job; a lost node would have to come back"))
+    elif action is Action.REPLACE and view.bare_super_pods:
+        where = first_of_list(view.bare_super_pods, _SHOWN_SUPER_PODS)
+        message = f"no node is free in super pod {where}; a node of its blocks that is lost would have to come back"
+        found.append(Refusal("FreeNode", message))
     without_copies = view.layout.effective_copies(CopyKind.DENSE) == 1
     if action in _REPAIRS and without_copies and view.checkpoint_step == -1:
         message = "there is no second optimizer copy and no complete periodic checkpoint yet"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
+from hajob.api.derived import nodes_per_block
 from hajob.api.enums import GangPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
@@ -105,6 +106,7 @@ class SimulationResult:
         places: node ranks whose pods go onto spare nodes, with the spare.
         protection: which actions spec and arguments leave, and what is missing for the others; empty where nothing is.
         by_volcano: Volcano places the pods.
+        blocks: of a job of blocks, the block of each node rank whose pod goes elsewhere.
     """
 
     layout: Layout
@@ -123,6 +125,7 @@ class SimulationResult:
     places: Mapping[int, str] = field(default_factory=dict)
     protection: str = ""
     by_volcano: bool = False
+    blocks: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def refused_actions(self) -> dict[Action, tuple[str, ...]]:
@@ -171,7 +174,17 @@ def simulate_loss(spec: Mapping[str, Any] | HATrainingJobSpec, question: Simulat
     lost = _checked_lost_ranks(layout, question)
     spares = tuple(f"spare {number}" for number in range(model.scheduling.num_spare_nodes))
     left = layout.num_nodes - len(set(question.nodes)) + question.free_nodes + len(spares)
-    view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes, start_nodes=left, spares=spares)
+    # Each block in a super pod of its own: what is then possible is possible wherever some share one.
+    size = nodes_per_block(model)
+    view = ClusterView(
+        layout,
+        step=_STEP,
+        free_nodes=question.free_nodes,
+        start_nodes=left,
+        spares=spares,
+        super_pods={rank: str(rank // size) for rank in range(layout.num_nodes)} if size else {},
+        spare_super_pods={name: str(at % (layout.num_nodes // size)) for at, name in enumerate(spares)} if size else {},
+    )
     run = _Run(policy, view, _state_to_begin_with(question.during))
     for fact in _facts_of_loss(question, layout):
         run.feed_event(events.FactSeen(fact=fact))
@@ -209,6 +222,7 @@ def _build_answer(
         places=run.places,
         protection=protection_in_words(run.policy),
         by_volcano=model.scheduling.gang_policy is GangPolicy.VOLCANO,
+        blocks={node: node // size for node in sorted(touched - gone)} if (size := nodes_per_block(model)) else {},
     )
 
 

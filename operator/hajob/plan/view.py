@@ -27,6 +27,9 @@ class ClusterView:
         growth_refused: why a ResourceQuota forbids the pods of a growth, in words; empty: it allows them.
         start_nodes: nodes available to a start of the whole job, its own pods' included; None: not looked up.
         spares: names of the reserved spare nodes, in the order of use.
+        super_pods: node rank to the super pod of its block; empty of a job without blocks.
+        spare_super_pods: name of a spare node to its super pod.
+        bare_super_pods: super pods of the job's blocks in which no node is free and no spare stands.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
         loaded_step: step of the checkpoint that this attempt was given to load, -1 for none or when unknown.
@@ -48,6 +51,9 @@ class ClusterView:
     growth_refused: str = ""
     start_nodes: int | None = None
     spares: tuple[str, ...] = ()
+    super_pods: Mapping[int, str] = field(default_factory=dict)
+    spare_super_pods: Mapping[str, str] = field(default_factory=dict)
+    bare_super_pods: tuple[str, ...] = ()
     unplaced: int = 0
     checkpoint_step: int | None = None
     loaded_step: int = -1

@@ -26,6 +26,7 @@ from hajob.domain.facts import (
     is_refusal_code,
     origin_of_exit,
 )
+from hajob.sources.device_plugin import volcano_mode_of_plugin
 from hajob.sources.host_ports import HostPorts, host_ports_of_spec
 from hajob.sources.quota import Use, use_of_pod
 from hajob.sources.reading import (
@@ -303,6 +304,7 @@ class ForeignPod:
     Attributes:
         key: namespace and name.
         has_untold_chips: nobody has noted on it which chips it has.
+        volcano_mode: of MindCluster's device plugin, whether it is in its Volcano mode; None of any other pod.
     """
 
     key: str
@@ -311,6 +313,7 @@ class ForeignPod:
     priority: int = 0
     ports: HostPorts = ()
     has_untold_chips: bool = False
+    volcano_mode: bool | None = None
 
     @property
     def job_uid(self) -> str:
@@ -324,18 +327,20 @@ class ForeignPod:
 
 
 def view_of_foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
-    """Return what is kept of a pod that is none of ours; None unless it has chips or ports of a node."""
+    """Return what is kept of a pod that is none of ours; None unless it has chips or ports of a node, or gives them."""
     status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
     if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
         return None
     requests, ports = _extended_requests(spec), host_ports_of_spec(spec)
-    if not requests and not ports:
+    modes = (volcano_mode_of_plugin(mapping(container)) for container in items(spec.get("containers")))
+    mode = next((one for one in modes if one is not None), None)
+    if not requests and not ports and mode is None:
         return None
     metadata = pod["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
     told = chip_numbers(mapping(metadata.get("annotations")), (name for name, _ in requests))
     untold = bool(requests) and not told
-    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _pod_priority(spec), ports, untold)
+    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _pod_priority(spec), ports, untold, mode)
 
 
 def _extended_requests(spec: Mapping[str, Any]) -> Requests:

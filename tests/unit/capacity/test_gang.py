@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from hajob.api import constants as names
 from hajob.capacity.demand import Demand
 from hajob.capacity.gang import Claim, jobs_that_may_start, nodes_for_claims
 from hajob.capacity.nodes import Capacity
 from hajob.plan.policy import layout_from_spec
+from hajob.sources.node import NodeView
 from tests.rigs.capacity import (
     DEMAND_FOR_ANY_NODE,
     DEMAND_FOR_POOL_A,
@@ -167,3 +169,26 @@ def test_a_lower_pod_that_leaves_is_forgotten() -> None:
         capacity.remove_pod(replace(pod_of_this_operator(f"on-{node}", node), job_uid="uid-low").key)
     assert capacity.nodes_taken_by_lower(DEMAND_FOR_POOL_A, 0) == set()
     assert capacity.free_nodes(DEMAND_FOR_POOL_A) == {"a-0", "a-1"}
+
+
+def in_super_pods(*sizes: int) -> Capacity:
+    """A cluster of free nodes, so many in each super pod."""
+    nodes = [(f"{where}-{number}", str(where)) for where, size in enumerate(sizes) for number in range(size)]
+    chips = {names.DEFAULT_RESOURCE_NAME: 2}
+    made = [NodeView(name, chips=chips, labels={names.LABEL_NODE_SUPER_POD: where}) for name, where in nodes]
+    return Capacity.from_nodes_and_pods(made, [])
+
+
+def test_blocks_need_room_in_super_pods() -> None:
+    blocks = replace(waiting_claim("1", 4, DEMAND_FOR_ANY_NODE), nodes_per_block=2)
+    assert jobs_that_may_start([blocks], in_super_pods(3, 1)) == []
+    assert jobs_that_may_start([blocks], in_super_pods(3, 2)) == ["1"]
+    assert jobs_that_may_start([blocks], in_super_pods(3, 2), {"1-0"}) == []
+    assert jobs_that_may_start([replace(blocks, nodes_per_block=0)], in_super_pods(3, 1)) == ["1"]
+
+
+def test_who_is_before_may_break_a_block() -> None:
+    blocks = replace(waiting_claim("1", 4, DEMAND_FOR_ANY_NODE), nodes_per_block=2)
+    starting = replace(waiting_claim("9", 1, DEMAND_FOR_ANY_NODE), waits=False)
+    assert jobs_that_may_start([starting, blocks], in_super_pods(3, 2)) == []
+    assert jobs_that_may_start([starting, blocks], in_super_pods(3, 4)) == ["1"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hajob.api import constants as names
-from hajob.capacity.super_pods import super_pod_of_block
+from hajob.capacity.super_pods import nodes_in_whole_blocks, super_pod_of_block, super_pods_for_start
 from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
 from tests.rigs.snapshots import rank
 
 
@@ -35,3 +36,22 @@ def test_a_lost_block_takes_the_smallest_room_that_will_do() -> None:
 
 def test_without_super_pods_there_is_nothing_to_say() -> None:
     assert super_pod_of_block([rank(1)], {"node-1": NodeView("node-1")}, {"node-1"}, 2) == ""
+
+
+def test_each_block_of_a_start_gets_the_smallest_room() -> None:
+    empty: dict[int, list[PodView]] = {0: [], 1: []}
+    assert super_pods_for_start(empty, CLUSTER, CLUSTER, 2) == {0: "c", 1: "a"}
+    assert super_pods_for_start({**empty, 2: [], 3: []}, CLUSTER, CLUSTER, 2) == {0: "c", 1: "a", 2: "b", 3: "b"}
+    assert super_pods_for_start(empty, CLUSTER, {"a-0", "a-1", "c-0"}, 2) == {0: "a"}, "there is no room for both"
+    assert super_pods_for_start(empty, {}, (), 2) == {}
+
+
+def test_a_block_that_has_begun_goes_on_where_it_is() -> None:
+    begun = {0: [rank(0, node_name="b-0")], 1: [rank(2, node_name="", super_pod="b")], 2: []}
+    free = CLUSTER.keys() - {"b-0", "c-0"}
+    assert super_pods_for_start(begun, CLUSTER, free, 2) == {0: "b", 1: "b", 2: "a"}
+
+
+def test_nodes_count_in_whole_blocks() -> None:
+    assert [nodes_in_whole_blocks(CLUSTER, CLUSTER, size) for size in (1, 2, 3, 5)] == [9, 8, 6, 0]
+    assert nodes_in_whole_blocks({**CLUSTER, "bare": NodeView("bare")}, {"bare", "a-0"}, 1) == 1

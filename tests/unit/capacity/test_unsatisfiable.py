@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hajob.api import constants as names
+from hajob.api.enums import Product
 from hajob.capacity.unsatisfiable import why_none_fits
 from hajob.sources.node import NodeView, Taint
 from tests.rigs.capacity import NODE_WITH_TWO_CHIPS, demand_of, quickstart_spec
@@ -58,3 +59,23 @@ def test_a_node_that_may_come_back_is_one(node: NodeView) -> None:
 
 def test_nothing_is_said_before_nodes_are_known() -> None:
     assert why([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("super_pods", "told"),
+    [
+        ("", "no node says in which super pod it is"),
+        ("aab", "2 blocks of 2 nodes, each in one super pod (spec.accelerator.superPodChips), are needed, and super"),
+        ("aabb", ""),
+        ("aaaa", ""),
+    ],
+)
+def test_blocks_that_no_super_pods_hold_are_told(super_pods: str, told: str) -> None:
+    asked = quickstart_spec()
+    accelerator = asked.accelerator.model_copy(update={"product": Product.A3, "super_pod_chips": 4})
+    asked = asked.model_copy(update={"accelerator": accelerator})
+    labels = [{names.LABEL_NODE_SUPER_POD: one} for one in super_pods] or [{}] * 4
+    nodes = [replace(OTHER, name=f"n-{at}", labels=one) for at, one in enumerate(labels)]
+    found = why_none_fits(asked, demand_of(asked), nodes)
+    assert told in found
+    assert bool(told) is bool(found)

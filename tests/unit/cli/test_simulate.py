@@ -55,6 +55,25 @@ def test_what_the_script_switches_off_is_noted(capsys: pytest.CaptureFixture[str
     assert "NoSwapOptimizer" in noted
 
 
+@pytest.mark.parametrize(("node", "spare"), [(1, {"1": "spare 0"}), (3, None)])
+def test_blocks_are_replaced_in_their_super_pod(
+    node: int, spare: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One spare stands in the super pod of one block, and is of no use to the other."""
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
+    nodes, chips = job["spec"]["numNodes"], job["spec"]["accelerator"]["chipsPerNode"]
+    job["spec"]["accelerator"] |= {"product": "A3", "superPodChips": nodes // 2 * chips}
+    job["spec"]["scheduling"] = {**job["spec"].get("scheduling", {}), "numSpareNodes": 1}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    answer = ask(capsys, path, "--lose", f"node={node}")
+    assert answer.get("spares") == spare
+    free = ask(capsys, path, "--lose", f"node={node}", "--free-nodes", "1")
+    assert (free["action"], free["blocks"]) == ("Replace", {str(node): node * 2 // nodes})
+    assert main(["simulate", "-f", str(path), "--lose", f"node={node}", "--free-nodes", "1"]) == 0
+    assert f"node rank {node}: that of block {node * 2 // nodes}" in capsys.readouterr().out
+
+
 def test_every_copy_pair_is_named(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
     answer = ask(capsys, manifest, "--lose", "rank=5")
     assert answer["copies"] == [{"kind": "Dense", "ranks": [n, n + 4]} for n in (0, 2, 1, 3)]

@@ -103,7 +103,7 @@ CHANGED = {
     "e2e/scenarios/test_coordinators_node.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_elastic.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_kueue_troubles.py": {"IMPATIENT": SHORT},
-    "e2e/scenarios/test_volcano.py": {"IMPATIENT": SHORT},
+    "e2e/scenarios/test_volcano.py": {"IMPATIENT": SHORT, "maxCount": SMALLEST},
     "e2e/scenarios/test_failure_modes.py": {
         "maxProgramFailures": FEWER_FAILURES,
         "startupDeadlineSeconds": "an image that never comes is given up in half a minute",

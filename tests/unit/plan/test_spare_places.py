@@ -99,3 +99,20 @@ def test_replace_would_work_where_only_spares_are_free() -> None:
 
     assert replacing(replace(TWO, spares=())) == ("False", "")
     assert replacing(TWO) == ("True", "2 spare nodes are ready")
+
+
+def test_a_spare_of_another_super_pod_is_left_alone() -> None:
+    blocks = {0: "a", 1: "a", 2: "b", 3: "b"}
+    view = replace(TWO, super_pods=blocks, spare_super_pods={"spare-a": "a", "spare-b": "b"})
+    rig = Rig.running(view=view)
+    rig.silent(3)
+    assert places(rig) == {(3, "Serving"): "spare-b"}
+    rig.silent(2)
+    assert places(rig) == {(3, "Serving"): "spare-b"}, "the other one is of no use to this block"
+
+
+def test_a_super_pod_without_a_free_node_is_named_before() -> None:
+    view = replace(VIEW, free_nodes=3, bare_super_pods=("a", "c"))
+    found = recoverability(Rig.running().state, view, Policy())
+    (unmet,) = [miss for one in found if one.action is Action.REPLACE for miss in one.unmet if miss.name == "FreeNode"]
+    assert unmet.message.startswith("no node is free in super pod a, c; a node of its blocks")

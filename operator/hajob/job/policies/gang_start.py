@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.base import format_time
+from hajob.api.base import Json, format_time
+from hajob.api.derived import nodes_per_block
 from hajob.api.enums import GangPolicy
 from hajob.capacity.gang import Claim
 from hajob.job.snapshot import JobSnapshot
@@ -40,7 +41,7 @@ def want_gang_start(snapshot: JobSnapshot, memo: GangMemo) -> Wants:
     if is_held_back(snapshot, memo):
         return Wants(again_at=snapshot.now + AGAIN_SECONDS)
     gated = [pod for pod in snapshot.serving_pods.values() if pod.is_gated and not pod.deleting]
-    return Wants(changes=tuple(_patch_to_ungate(pod) for pod in gated))
+    return Wants(changes=tuple(_patch_to_ungate(snapshot, pod) for pod in gated))
 
 
 def is_held_back(snapshot: JobSnapshot, memo: GangMemo) -> bool:
@@ -79,6 +80,7 @@ def claim_of_job(snapshot: JobSnapshot, memo: GangMemo) -> Claim | None:
         priority=like.priority if like is not None else 0,
         preempts=like is not None and like.preempts,
         ask=snapshot.quota_use,
+        nodes_per_block=nodes_per_block(job.spec),
     )
 
 
@@ -95,12 +97,28 @@ def _is_whole_gang_gated(snapshot: JobSnapshot, memo: GangMemo) -> bool:
     return True
 
 
-def _patch_to_ungate(pod: PodView) -> Patch:
-    """Return the patch that removes Hajob's gate; refused where others have gone since, until a newer pod is seen."""
+def _patch_to_ungate(snapshot: JobSnapshot, pod: PodView) -> Patch:
+    """Return the patch that removes Hajob's gate; refused where others have gone since, until a newer pod is seen.
+
+    A pod of a block is held to its super pod with it: as long as a pod is gated, its node selector may be narrowed.
+    """
     path = f"/spec/schedulingGates/{pod.gate}"
-    return patch_of_pod(
-        pod,
-        [{"op": "test", "path": f"{path}/name", "value": names.GATE}, {"op": "remove", "path": path}],
-        settled_by=frozenset({404}),
-        follows_status=True,
-    )
+    ungate: list[Json] = [{"op": "test", "path": f"{path}/name", "value": names.GATE}, {"op": "remove", "path": path}]
+    return patch_of_pod(pod, [*ungate, *_narrowing(snapshot, pod)], settled_by=frozenset({404}), follows_status=True)
+
+
+def _narrowing(snapshot: JobSnapshot, pod: PodView) -> list[Json]:
+    """Return what holds a pod to the super pod of its block; nothing of a job without blocks."""
+    super_pod = snapshot.super_pod_for(pod.node_rank)
+    if not super_pod:
+        return []
+    selector = snapshot.job_as_started.spec.template["spec"].get("nodeSelector")
+    label, block = names.LABEL_NODE_SUPER_POD, pod.node_rank // nodes_per_block(snapshot.job.spec)
+    held: Json = {"op": "add", "path": "/spec/nodeSelector", "value": {label: super_pod}}
+    if selector:
+        held = {"op": "add", "path": f"/spec/nodeSelector/{label.replace('/', '~1')}", "value": super_pod}
+    told = {names.ANNOTATION_SUPER_POD: super_pod, names.ANNOTATION_SUPER_POD_RANK: str(block)}
+    return [
+        held,
+        *({"op": "add", "path": f"/metadata/annotations/{key}", "value": value} for key, value in told.items()),
+    ]
