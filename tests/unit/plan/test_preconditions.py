@@ -55,6 +55,7 @@ def test_a_good_job_lacks_nothing() -> None:
         ),
         (spec(elastic={"minDataParallel": 4}), "MinDataParallel", {Action.SHRINK}),
         (spec(framework="MindSpore"), "FrameworkPyTorch", {Action.SHRINK}),
+        (spec(network={"rankTablePolicy": "Enabled"}), "NoRankTable", {Action.SHRINK}),
         (spec(numNodes=8, parallelism={"tensor": 2, "expert": 2}), "NoExpertParallel", {Action.SHRINK}),
         (spec(numNodes=8, parallelism={"tensor": 2, "context": 2}), "NoContextParallel", {Action.SHRINK}),
         (spec(parallelism={"tensor": 2, "rankOrder": "TensorPipelineData"}), "DefaultRankOrder", {Action.SHRINK}),
