@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Final
 
 from hajob.api import constants as names
@@ -61,6 +62,7 @@ def build_job(job: ForeignJob, found: Findings) -> Json | None:
             f"spec.template: it is that of {group.name}; all pods of a HATrainingJob are alike, so look at what "
             f"{apart} has otherwise"
         )
+    pod_as_it_was = deepcopy(group.template["spec"])  # the conversion takes its words and mounts out of the containers
     template = convert_template(group.template, found)
     words = _put_command_in_place(job, template, found)
     spec: Json = {}
@@ -78,7 +80,7 @@ def build_job(job: ForeignJob, found: Findings) -> Json | None:
     spec["template"] = template
     if job.suspend:
         spec["suspend"] = True
-    if reads_rank_table(group.template["spec"], is_mindspore="framework" in spec):
+    if reads_rank_table(pod_as_it_was, is_mindspore="framework" in spec):
         spec["network"] = {"rankTablePolicy": RankTablePolicy.ENABLED.value}
     spec |= job.fields
     if recovery := _recovery_of_job(job, found):

@@ -16,6 +16,8 @@ from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.app.tenants import Tenants
 from hajob.capacity.caches import Caches
+from hajob.capacity.nodes import Capacity
+from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
 from hajob.kube.informer import PATIENCE_SECONDS
@@ -74,7 +76,7 @@ async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
 
 
 async def test_ten_thousand_pods_of_others_take_six_megabytes(told: RecordedTenants) -> None:
-    core = OperatorCore(cast("Ports", SimpleNamespace(cluster=SimpleNamespace(watchers=()))), Caches())
+    core = OperatorCore(cast("Ports", SimpleNamespace(cluster=Cluster(told.clock, Capacity()))), Caches())
     told.tenants = Tenants(told.kube, told.clock, ("",), core)
     gc.collect()
     tracemalloc.start(FRAMES)
