@@ -14,7 +14,8 @@ const MANY = 256; // ranks; above it numbers in the cells would be too small to 
 export function Grid({ seats, groups, chosen, onChoose }) {
   const box = useRef(null);
   const ranks = seats.reduce((sum, seat) => sum + seat.number, 0);
-  const partners = useMemo(() => partnersByRank(groups), [groups]);
+  const told = JSON.stringify(groups); // each update of the job brings them anew, and nearly always the same
+  const partners = useMemo(() => partnersByRank(groups), [told]);
   const lit = useRef([]);
   const light = (rank) => {
     for (const cell of lit.current) cell.classList.remove("lit", "self");
@@ -34,7 +35,7 @@ export function Grid({ seats, groups, chosen, onChoose }) {
     const cell = event.target.closest("[data-rank]");
     return cell ? Number(cell.dataset.rank) : null;
   };
-  useEffect(() => () => light(null), [groups]);
+  useEffect(() => () => light(null), [told]);
   return html`
     <div class="grid ${ranks > MANY ? "many" : ""}" ref=${box}
       onPointerOver=${(event) => light(rankOf(event))} onPointerLeave=${() => light(null)}>
