@@ -12,6 +12,7 @@ from e2e.harness.fixtures import RIGS
 from e2e.harness.rig import Rig, RigLayout
 from e2e.kubelets.played import SCENARIOS, why_left_out
 from e2e.kubelets.scenario_rig import ScenarioRig
+from e2e.kueue.launch import KueueStandIn
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,3 +42,10 @@ def start_rig(
         return rig
 
     yield start
+
+
+@pytest.fixture
+def queue(rig: Rig) -> KueueStandIn:
+    """The Kueue in whose queue the rig's jobs wait."""
+    assert rig.queue is not None
+    return rig.queue

@@ -74,6 +74,15 @@ def wait_stopped(rig: Rig, job: Job, reason: str) -> int:
     return job.common_step()
 
 
+def assert_goes_on_after(job: Job, other: Job, stopped: int) -> None:
+    """The other job, for which this one gave its quota back at step `stopped`, ends; this one goes on from there."""
+    other.wait_condition("Running")
+    other.hurry()
+    other.wait_condition("Complete")
+    job.wait_step(stopped + 5)
+    assert_no_step_twice(job)
+
+
 def assert_no_step_twice(job: Job) -> None:
     """Each step is done once: nothing that was saved was lost."""
     steps = [each["step"] for each in proof.of(job.events(), "step_end") if each["rank"] == 0]

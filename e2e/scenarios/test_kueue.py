@@ -22,12 +22,6 @@ def rig(start_rig: Start) -> Rig:
     return start_rig(RigLayout(chip_nodes=5, queue_chips=CHIPS_OF_FOUR_NODES))
 
 
-@pytest.fixture
-def queue(rig: Rig) -> KueueStandIn:
-    assert rig.queue is not None
-    return rig.queue
-
-
 def test_a_preempted_job_resumes_with_equal_weights(rig: Rig, queue: KueueStandIn) -> None:
     """It saves, ends its pods, gives its quota back, and goes on where it stood."""
     first, second = two_priorities(rig, queue)

@@ -15,6 +15,7 @@ from e2e.scenarios.nodes_taken import pod_of
 from e2e.scenarios.queued_jobs import (
     CHIPS_OF_FOUR_NODES,
     QUEUE_LABELS,
+    assert_goes_on_after,
     assert_no_step_twice,
     condition_of,
     path_of_workload,
@@ -34,12 +35,6 @@ def rig(start_rig: Start) -> Rig:
     return start_rig(RigLayout(chip_nodes=5, queue_chips=CHIPS_OF_FOUR_NODES))
 
 
-@pytest.fixture
-def queue(rig: Rig) -> KueueStandIn:
-    assert rig.queue is not None
-    return rig.queue
-
-
 @only_e2e
 def test_what_was_borrowed_is_asked_back(rig: Rig, queue: KueueStandIn) -> None:
     """A lender takes back the whole job, which saves, and goes on when the lender has ended."""
@@ -53,11 +48,7 @@ def test_what_was_borrowed_is_asked_back(rig: Rig, queue: KueueStandIn) -> None:
     job.wait_step(10)
     owner = submit(rig, "owner", nodes=2, queue="lent", iterations=60)
     stopped = wait_stopped(rig, job, "due to reclamation within the cohort")
-    owner.wait_condition("Running")
-    owner.hurry()
-    owner.wait_condition("Complete")
-    job.wait_step(stopped + 5)
-    assert_no_step_twice(job)
+    assert_goes_on_after(job, owner, stopped)
 
 
 @only_e2e
@@ -213,11 +204,7 @@ def test_kueue_ends_amid_a_preemption(rig: Rig, queue: KueueStandIn) -> None:
     stopped = wait_stopped(rig, job, "due to prioritization")
     assert high.pods() == []
     queue.start()
-    high.wait_condition("Running")
-    high.hurry()
-    high.wait_condition("Complete")
-    job.wait_step(stopped + 5)
-    assert_no_step_twice(job)
+    assert_goes_on_after(job, high, stopped)
 
 
 @only_e2e
