@@ -71,6 +71,8 @@ def by_volcano(metadata: Json | None = None, spec: Json | None = None, **fields:
     return edit
 
 
+_SHARE = "huawei.com/scheduler.softShareDev"
+
 BY_A_RULE: dict[str, tuple[Edit, str]] = {
     "nodeName": (in_pod(nodeName="node-7"), "node-7: spec.template.spec.nodeName binds every pod to one node"),
     "schedulingGates": (in_pod(schedulingGates=[{"name": "a/b"}]), "hold the job with spec.suspend"),
@@ -128,11 +130,19 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
     ),
     "a label by which Volcano deletes": (
         by_volcano(metadata={"labels": {"fault-scheduling": "force"}}),
-        "spec.template.metadata.labels has one of fault-scheduling, ",
+        "fault-scheduling: spec.template.metadata.labels: by it Volcano's Ascend plugin deletes",
     ),
     "an annotation that Volcano reads": (
         by_volcano(metadata={"annotations": {"sp-block": "32"}}),
-        "spec.template.metadata.annotations has one of scheduling.k8s.io/group-name, ",
+        "sp-block: spec.template.metadata.annotations: Hajob writes what Volcano reads",
+    ),
+    "two labels by which chips are shared": (
+        by_volcano(metadata={"labels": {_SHARE + ".policy": "elastic", _SHARE + ".hbmQuota": "1", "team": "a"}}),
+        f"{_SHARE}.policy, {_SHARE}.hbmQuota: spec.template.metadata.labels",
+    ),
+    "chips of one pod, told of all": (
+        lambda job: job["spec"]["template"].update(metadata={"annotations": {"huawei.com/AscendReal": "Ascend910-0"}}),
+        "huawei.com/AscendReal: spec.template.metadata.annotations: scheduler and device plugin tell by it which chips",
     ),
     "the default scheduler with Volcano": (
         by_volcano(spec={"schedulerName": "default-scheduler"}),
@@ -190,6 +200,7 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
 MUTABLE = (
     *("nodeName", "a replacement timeout beyond MindIO's"),
     *("queueName without Volcano", "a label by which Volcano deletes", "an annotation that Volcano reads"),
+    "chips of one pod, told of all",
     *("an interface with blanks", "a relative output path", "a log rule that is no pattern"),
 )
 """Those that an edit of a stored job, if it is suspended, could bring in."""

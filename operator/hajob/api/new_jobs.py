@@ -12,8 +12,12 @@ from typing import Final
 
 from hajob.api.base import Json, validation_rule
 from hajob.api.constants import (
+    ANNOTATION_CONFIGURATION,
     ANNOTATION_GROUP_NAME,
+    ANNOTATION_REAL_CHIPS,
     ANNOTATION_SCHEDULE_POLICY,
+    ANNOTATION_SUPER_POD,
+    ANNOTATION_SUPER_POD_RANK,
     DEFAULT_SCHEDULER,
     HOOK_CONTAINER,
     RANK_TABLE_VOLUME,
@@ -101,18 +105,47 @@ def _log_pattern_rules() -> tuple[Json, ...]:
 
 
 _OF_VOLCANO: Final = "self.spec.scheduling.gangPolicy == 'Volcano'"
-_ENDS_OR_SPLITS: Final = (
+_SOFT_SHARE: Final = "huawei.com/scheduler.softShareDev"
+ENDS_OR_SPLITS: Final = (
     *("fault-scheduling", "fault-retry-times", "pod-rescheduling", "process-recover-enable", "subHealthyStrategy"),
-    *("elastic-scheduling", "tor-affinity", "super-pod-affinity"),
+    *("elastic-scheduling", "tor-affinity", "super-pod-affinity", "podgroup-sched-enable", "volcano.sh/task-spec"),
+    *(f"{_SOFT_SHARE}.policy", f"{_SOFT_SHARE}.aicoreQuota", f"{_SOFT_SHARE}.hbmQuota"),
 )
-"""Labels of a pod by which Huawei's plugin in Volcano deletes all pods of a job, or places them by rules of its own:
-one of the pods is enough."""
-_READ_FROM_PODS: Final = (
+"""Labels of a pod by which Huawei's plugin in Volcano deletes all pods of a job, places them by rules of its own, or
+shares their chips with others: one of the pods is enough. Volcano 1.15 reads the task of a pod off a label, too."""
+READ_FROM_PODS: Final = (
     *(ANNOTATION_GROUP_NAME, ANNOTATION_SCHEDULE_POLICY, "huawei.com/schedule_minAvailable"),
-    *("huawei.com/recover_policy_path", "huawei.com/affinity-config", "huawei.com/skip-ascend-plugin", "sp-block"),
-    "volcano.sh/task-spec",
+    *("huawei.com/recover_policy_path", "huawei.com/affinity-config", "huawei.com/skip-ascend-plugin"),
+    *("huawei.com/infer_service_schedule", "sp-block", "sp-fit", "ra-block", "volcano.sh/task-spec"),
+    "backupSourcePodName",
 )
-"""Annotations of a pod that Volcano and the plugin read as if they were the PodGroup's, which is Hajob's."""
+"""Annotations of a pod that Volcano and the plugin read as if they were the PodGroup's, which is Hajob's; the last one
+makes every pod the successor of another to the plugin."""
+TELLS_CHIPS: Final = (
+    *(ANNOTATION_REAL_CHIPS, ANNOTATION_CONFIGURATION, "ascend.kubectl.kubernetes.io/ascend-npu-configuration"),
+    *("huawei.com/kltDev", "predicate-time", ANNOTATION_SUPER_POD, ANNOTATION_SUPER_POD_RANK),
+)
+"""Annotations by which the scheduler and the device plugin tell the chips of one pod. In a template they would be said
+of every pod, the device plugin would correct none of them, and faults of the right chips would count for nobody."""
+
+
+def _absent_key_rules(part: str, keys: tuple[str, ...], why: str, *, unless: str = "false") -> tuple[Json, ...]:
+    """Labels or annotations of the template that may not be there, told by name.
+
+    Args:
+        part: labels or annotations.
+        keys: what may not be there.
+        why: what it would do.
+        unless: CEL over the object: when they may be there.
+    """
+    listed = f"[{', '.join(repr(key) for key in keys)}]"
+    there = f"has(self.spec.template.metadata) && has(self.spec.template.metadata.{part})"
+    return _refusal_rules(
+        f"({unless} || !({there}) || !{listed}.exists(key, key in self.spec.template.metadata.{part}))",
+        f"spec.template.metadata.{part}: {why}; leave it out",
+        field=f".spec.template.metadata.{part}",
+        told=f"{listed}.filter(key, key in self.spec.template.metadata.{part}).join(', ')",
+    )
 
 
 def _volcano_rules() -> tuple[Json, ...]:
@@ -121,19 +154,12 @@ def _volcano_rules() -> tuple[Json, ...]:
     for part, keys, why in (
         (
             "labels",
-            _ENDS_OR_SPLITS,
+            ENDS_OR_SPLITS,
             "by it Volcano's Ascend plugin deletes or moves pods of the job behind Hajob's back",
         ),
-        ("annotations", _READ_FROM_PODS, "Hajob writes what Volcano reads, into the job's PodGroup"),
+        ("annotations", READ_FROM_PODS, "Hajob writes what Volcano reads, into the job's PodGroup"),
     ):
-        at = f"self.spec.template.metadata.{part}"
-        there = f"has(self.spec.template.metadata) && has({at})"
-        listed = ", ".join(f"'{key}'" for key in keys)
-        found += _refusal_rules(
-            f"(!({_OF_VOLCANO}) || !({there}) || [{listed}].all(key, !(key in {at})))",
-            f"spec.template.metadata.{part} has one of {', '.join(keys)}: {why}; leave it out",
-            field=f".spec.template.metadata.{part}",
-        )
+        found += _absent_key_rules(part, keys, why, unless=f"!({_OF_VOLCANO})")
     return (
         *found,
         *_refusal_rules(
@@ -315,6 +341,11 @@ RULES: Final[tuple[Json, ...]] = (
         "or leave queueName out",
         field=".spec.scheduling.queueName",
         told="self.spec.scheduling.queueName",
+    ),
+    *_absent_key_rules(
+        "annotations",
+        TELLS_CHIPS,
+        "scheduler and device plugin tell by it which chips one pod has, and in a template it would be said of all",
     ),
     *_volcano_rules(),
     *_refusal_rules(

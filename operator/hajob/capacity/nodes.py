@@ -71,6 +71,7 @@ class Capacity:
         self.changes = self.node_changes = 0
         self.not_ready: set[str] = set()
         self.to_be_emptied: set[str] = set()
+        self._told: set[str] = set()
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
@@ -98,6 +99,7 @@ class Capacity:
         self._domains[self._domain_of_node(node.name)] += 1
         (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
         (self.to_be_emptied.add if node.is_to_be_emptied else self.to_be_emptied.discard)(node.name)
+        self._note_told(node.name, told=bool(node.devices))
         self._note_change(node.name)
 
     def remove_node(self, name: str) -> None:
@@ -107,7 +109,16 @@ class Capacity:
         self.node_changes += 1
         self.not_ready.discard(name)
         self.to_be_emptied.discard(name)
+        self._note_told(name, told=False)
         self._note_change(name)
+
+    def _note_told(self, name: str, *, told: bool) -> None:
+        """Note whether the device plugin tells the chips of a node. The first one and the last one count for all."""
+        before = bool(self._told)
+        (self._told.add if told else self._told.discard)(name)
+        if bool(self._told) is not before:
+            for other in self.nodes:
+                self._note_change(other)
 
     def _domain_of_node(self, name: str) -> str:
         node = self.nodes.get(name)
@@ -268,6 +279,8 @@ class Capacity:
         node = self.nodes.get(name)
         if node is None or name in self._kept_out or not kept.may_take(node):
             return False
+        if demand.by_volcano and self._told and not node.devices:
+            return False  # Volcano's Ascend plugin, where there is one, gives no chips that the device plugin has not told
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():
             if stays is None or stays(one):

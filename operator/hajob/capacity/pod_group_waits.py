@@ -18,22 +18,51 @@ _NO_NODE: Final = ("NodePredicateFailed", *_REFUSED_BY_PLUGIN)
 _BARE: Final = re.compile(r"Predicated-Nodes count: \d+, nodes: \[.*?\][. ,]*")
 """What is said where every node would do and something else keeps the pods: nearly always the queue's limit."""
 _ENDING: Final = "NotEnoughPod"
+_WAITING: Final = frozenset({PENDING, INQUEUE})
 _SHOWN: Final = 3
 _QUEUE_OF: Final = "queue {} of Volcano"
 
 
-def why_group_waits(group: PodGroupView, known: PodGroups, resource: str) -> str:
+def why_group_waits(
+    group: PodGroupView, known: PodGroups, resource: str, missing: int | None = None, otherwise: str = ""
+) -> str:
     """Return why the pods of a PodGroup get no node, its queue first; empty while Volcano says nothing of it.
 
     Args:
         group: the PodGroup, some pods of which have no node.
         known: queues, and the PodGroups of others.
         resource: name of the chips.
+        missing: how many chips the pods without a node ask for; None: those of the whole group.
+        otherwise: what the pods themselves say, where the PodGroup says nothing.
     """
-    why = _why_not_looked_at(group, known) if not group.phase else _why_by_phase(group, known, resource)
-    if why.startswith(_QUEUE_OF.format(group.queue)):
+    wanted = dict(group.requests).get(resource, 0) if missing is None else missing
+    if not group.phase:
+        return with_queue_first(group.queue, _why_not_looked_at(group, known))
+    why = with_queue_first(group.queue, _why_by_phase(group, known, resource, wanted) or otherwise)
+    ahead = _groups_ahead(group, known) if why else []
+    if not ahead:
         return why
-    return f"{_QUEUE_OF.format(group.queue)}: {why}" if why else ""
+    more = f" and {len(ahead) - _SHOWN} more" if len(ahead) > _SHOWN else ""
+    return f"{why}; before it wait {', '.join(ahead[:_SHOWN])}{more}"
+
+
+def with_queue_first(queue: str, why: str) -> str:
+    """Return these words with the name of the queue before them; empty for none."""
+    title = _QUEUE_OF.format(queue)
+    return f"{title}: {why}" if why and not why.startswith(title) else why
+
+
+def _groups_ahead(group: PodGroupView, known: PodGroups) -> list[str]:
+    """Return who waits longer in the same queue. Of another priority class it is not known who comes first."""
+    if group.phase not in _WAITING:
+        return []
+    return sorted(
+        other.key
+        for other in known.groups.values()
+        if (other.queue, other.priority_class) == (group.queue, group.priority_class)
+        and other.phase in _WAITING
+        and other.made < group.made
+    )
 
 
 def _why_not_looked_at(group: PodGroupView, known: PodGroups) -> str:
@@ -46,7 +75,7 @@ def _why_not_looked_at(group: PodGroupView, known: PodGroups) -> str:
     return "no scheduler has looked at the job's PodGroup: does Volcano's scheduler run?"
 
 
-def _why_by_phase(group: PodGroupView, known: PodGroups, resource: str) -> str:
+def _why_by_phase(group: PodGroupView, known: PodGroups, resource: str, wanted: int) -> str:
     if group.phase == PENDING:
         return _why_not_let_in(group, known, resource)
     if group.phase not in {INQUEUE, RUNNING, "Unknown"}:
@@ -58,26 +87,16 @@ def _why_by_phase(group: PodGroupView, known: PodGroups, resource: str) -> str:
         return f"its Ascend plugin refuses the job: {message}"
     if reason and not _BARE.fullmatch(message):
         return message
-    return why_queue_full(group, known, resource, dict(group.requests).get(resource, 0))
+    return why_queue_full(group, known, resource, wanted)
 
 
 def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str:
     """Return why a PodGroup is still outside: the plugin lets one in once the cluster has all of its chips free."""
     _, message = group.newest_message("JobEnqueueFailed")
     if found := _WANTED.search(message):
-        told = f"{found[1]} {resource} are wanted at once, and {found[2]} are free"
-    else:
-        wanted = dict(group.requests).get(resource, 0)
-        told = why_queue_full(group, known, resource, wanted) or message or "the job is not let in yet"
-    ahead = sorted(
-        other.key
-        for other in known.groups.values()
-        if other.queue == group.queue and other.phase == PENDING and other.made < group.made
-    )
-    if not ahead:
-        return told
-    more = f" and {len(ahead) - _SHOWN} more" if len(ahead) > _SHOWN else ""
-    return f"{told}; before it wait {', '.join(ahead[:_SHOWN])}{more}"
+        return f"{found[1]} {resource} are wanted at once, and {found[2]} are free"
+    wanted = dict(group.requests).get(resource, 0)
+    return why_queue_full(group, known, resource, wanted) or message or "the job is not let in yet"
 
 
 def why_queue_full(group: PodGroupView, known: PodGroups, resource: str, wanted: int) -> str:

@@ -58,9 +58,10 @@ _OF_OTHERS: Final = (
     "ring-controller.atlas", "fault-scheduling", "pod-rescheduling", "process-recover-enable", "fault-retry-times",
     "subHealthyStrategy", "tor-affinity", "framework", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/",
     "hccl/", "huawei.com/", "training.kubeflow.org/", "trainer.kubeflow.org/", "jobset.sigs.k8s.io/",
-    "batch.kubernetes.io/",
+    "batch.kubernetes.io/", "elastic-scheduling", "super-pod-", "sp-block", "sp-fit", "ra-block", "predicate-time",
+    "podgroup-sched-enable", "distributed-job", "ascend.kubectl.kubernetes.io/", "backupSourcePodName",
 )  # fmt: skip
-"""Labels and annotations by which other operators and Huawei's scheduler plugin handle pods."""
+"""Labels and annotations by which other operators, Huawei's scheduler plugin and its device plugin handle pods."""
 _REFUSED_OF_POD: Final = {
     "restartPolicy": "Hajob restarts what fails",
     "nodeName": "Hajob and the scheduler place the pods",

@@ -53,6 +53,7 @@ from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.pod_group import PodGroupView
 from hajob.sources.rank_table import RankTable
+from hajob.sources.shortage import shortage_of_pods
 from hajob.sources.workload import WorkloadView
 
 
@@ -446,7 +447,10 @@ class JobSnapshot:
             return f"no PodGroup of Volcano can be made: {refusal.message}" if refusal is not None else ""
         if not serving.unplaced and not group.is_overdue(self.wall_seconds):
             return ""
-        return why_group_waits(group, self.cluster.pod_groups, self.job.spec.accelerator.resource_name)
+        resource, lost = self.job.spec.accelerator.resource_name, len(serving.pods) - len(serving.node_names)
+        of_pods = shortage_of_pods([pod for pod in serving.pods.values() if pod.is_rank_pod], None)
+        missing = lost * self.layout.chips_per_node
+        return why_group_waits(group, self.cluster.pod_groups, resource, missing, of_pods)
 
     # --------------------------------------------------------------------------------------- nodes for its pods
 
@@ -532,10 +536,22 @@ class JobSnapshot:
         closed = {*marks.quarantined, *marks.kept_out, *self.cluster.silent_nodes(), *capacity.not_ready}
         soon = capacity.soon_free_nodes(self.demand, self.job.metadata.uid)
         found = capacity.pods_placeable_on(capacity.free_nodes(self.demand).union(soon).difference(closed))
-        if self.granted_nodes is not None:
-            found = min(found, self.granted_nodes)
+        for limit in (self.granted_nodes, self._nodes_of_queue):
+            found = found if limit is None else min(found, limit)
         refused = self.creation.why_missing
         return min(found, len(self.serving_pods)) if refused is not None and refused.over_quota else found
+
+    @property
+    def _nodes_of_queue(self) -> int | None:
+        """Return how many nodes its queue of Volcano lets a start have, those that the job has there among them."""
+        group, resource = self.pod_group_of_role(names.ROLE_RANK), self.job.spec.accelerator.resource_name
+        queue = self.cluster.pod_groups.queues.get(group.queue) if group is not None else None
+        if group is None or queue is None:
+            return None
+        own = (pod for pod in self.pods.pods.values() if pod.group == group.name and pod.node_name)
+        has = sum(dict(pod.requests).get(resource, 0) for pod in own if not pod.has_ended)
+        left = queue.left_of(resource, has)
+        return None if left is None else left // self.layout.chips_per_node
 
     @property
     def nodes_to_avoid(self) -> tuple[str, ...]:

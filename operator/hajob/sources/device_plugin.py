@@ -12,14 +12,16 @@ from typing import Any, Final
 
 from hajob.sources.reading import items, text
 
+_NAME: Final = "device-plugin"
 _PLUGIN: Final = re.compile(r"(?:^|[\s/])(?:ascend-)?device-plugin(?:$|\s)")
+_SPOKEN: Final = ("command", "args")
 _MODE: Final = re.compile(r"-volcanoType(?:=(\w+))?(?:\s|$)")
 _TRUE: Final = frozenset({None, "1", "t", "T", "true", "TRUE", "True"})
 
 
 def command_line_of(container: Mapping[str, Any]) -> str:
     """Return command and arguments of a container as one line."""
-    return " ".join(text(word) for word in (*items(container.get("command")), *items(container.get("args"))))
+    return " ".join(text(word) for part in _SPOKEN for word in items(container.get(part)))
 
 
 def volcano_mode_of_plugin(container: Mapping[str, Any]) -> bool | None:
@@ -27,6 +29,9 @@ def volcano_mode_of_plugin(container: Mapping[str, Any]) -> bool | None:
 
     The flag stands in its command, often as a part of one long text for a shell.
     """
+    # Asked of each container of each pod of the cluster: nearly always this is the answer.
+    if not any(_NAME in text(word) for part in _SPOKEN for word in items(container.get(part))):
+        return None
     words = command_line_of(container)
     if not _PLUGIN.search(words):
         return None

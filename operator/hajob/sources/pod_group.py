@@ -30,6 +30,10 @@ RUNNING: Final = "Running"
 PATIENCE_SECONDS: Final = 5.0
 """A scheduler that runs has looked at a PodGroup, and let in what fits, within two of its periods of a second."""
 _OPEN: Final = "Open"
+_SHORT: Final = "NotEnoughResources"
+"""Said in every session in which the group is short of pods with a node. What else is true is said in the same one."""
+_SESSION_SECONDS: Final = 5.0
+"""No session takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,9 @@ class PodGroupView:
         phase: as its scheduler says; empty: no scheduler has looked at it.
         requests: amounts in `minResources` of resources like chips.
         made: when it was made, as RFC 3339 text.
-        reasons: reason and message of its conditions, the newest first.
+        reasons: reason and message of its conditions, the newest first, without those that are said no more.
         policy: how nodes are chosen, as its annotations say: policy and chips of a block.
+        priority_class: name of its PriorityClass; empty for none.
     """
 
     namespace: str
@@ -58,6 +63,7 @@ class PodGroupView:
     made: str = ""
     reasons: tuple[tuple[str, str], ...] = ()
     policy: tuple[str, str] = ("", "")
+    priority_class: str = ""
 
     @property
     def key(self) -> str:
@@ -90,10 +96,10 @@ class VolcanoQueue:
     capability: Requests = ()
     allocated: Requests = ()
 
-    def left_of(self, resource: str) -> int | None:
-        """Return how much of a resource it may still give; None: it sets no limit."""
+    def left_of(self, resource: str, own: int = 0) -> int | None:
+        """Return how much of a resource it may give, besides what others than the `own` have; None: it sets no limit."""
         limits, used = dict(self.capability), dict(self.allocated)
-        return max(0, limits[resource] - used.get(resource, 0)) if resource in limits else None
+        return max(0, limits[resource] - used.get(resource, 0) + own) if resource in limits else None
 
 
 def pod_group_view_of(raw: Mapping[str, Any]) -> PodGroupView:
@@ -115,6 +121,7 @@ def pod_group_view_of(raw: Mapping[str, Any]) -> PodGroupView:
             text(annotations.get(names.ANNOTATION_SCHEDULE_POLICY)),
             text(annotations.get(names.ANNOTATION_SUPER_POD_BLOCK)),
         ),
+        priority_class=intern(text(spec.get("priorityClassName"))),
     )
 
 
@@ -130,7 +137,16 @@ def queue_view_of(raw: Mapping[str, Any]) -> VolcanoQueue:
 
 
 def _newest_reasons(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Reason and message of each condition, the newest first."""
+    """Reason and message of each condition that is still said, the newest first."""
     found = list(map(mapping, items(status.get("conditions"))))[::-1]  # of two in one second the later one
     found.sort(key=lambda one: text(one.get("lastTransitionTime")), reverse=True)
-    return ((text(one.get("reason")), text(one.get("message"))) for one in found)
+    short = next((_time_of(one) for one in found if one.get("reason") == _SHORT), 0.0)
+    return (
+        (text(one.get("reason")), text(one.get("message")))
+        for one in found
+        if _time_of(one) >= short - _SESSION_SECONDS
+    )
+
+
+def _time_of(condition: Mapping[str, Any]) -> float:
+    return (milliseconds_of(text(condition.get("lastTransitionTime"))) or 0) / 1000

@@ -45,3 +45,18 @@ def test_chips_that_are_noted_later_make_it_usable() -> None:
     assert capacity.free_nodes(BY_VOLCANO) == set()
     assert capacity.store_pod(foreign(**{names.ANNOTATION_REAL_CHIPS: "Ascend910-0,Ascend910-1"}))
     assert capacity.free_nodes(BY_VOLCANO) == {"node-0"}
+
+
+def test_a_node_whose_chips_nobody_tells_gets_no_pod() -> None:
+    """Where the plugin of Huawei is; without it no node tells its chips like that."""
+    told = NodeView("told", chips={CHIP: 8}, devices='{"Ascend910-0": {}}')
+    capacity = Capacity.from_nodes_and_pods([NODE], [])
+    assert capacity.free_nodes(BY_VOLCANO) == {"node-0"}
+    capacity.store_node(told)
+    assert capacity.free_nodes(BY_VOLCANO) == {"told"}
+    assert capacity.free_nodes(DEMAND_FOR_ANY_NODE) == {"node-0", "told"}
+    capacity.store_node(replace(told, devices=""))
+    assert capacity.free_nodes(BY_VOLCANO) == {"node-0", "told"}
+    capacity.store_node(told)
+    capacity.remove_node("told")
+    assert capacity.free_nodes(BY_VOLCANO) == {"node-0"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hajob.capacity.pod_group_waits import why_group_waits
 from hajob.capacity.pod_groups import PodGroups
@@ -23,8 +24,8 @@ def known(*queues: VolcanoQueue, others: tuple[PodGroupView, ...] = ()) -> PodGr
     return found
 
 
-def told(group: PodGroupView, found: PodGroups | None = None) -> str:
-    return why_group_waits(group, found or known(VolcanoQueue("research")), CHIP)
+def told(group: PodGroupView, found: PodGroups | None = None, **more: Any) -> str:
+    return why_group_waits(group, found or known(VolcanoQueue("research")), CHIP, **more)
 
 
 def test_a_queue_that_does_not_exist_is_named() -> None:
@@ -50,9 +51,14 @@ def test_who_waits_before_is_named() -> None:
     earlier = replace(GROUP, name="llama", phase="Pending", made="2026-01-01T00:00:01Z")
     later = replace(earlier, name="later", made="2026-01-01T00:00:09Z")
     elsewhere = replace(earlier, name="elsewhere", queue="default")
+    important = replace(earlier, name="important", priority_class="high")
+    let_in = replace(earlier, name="let-in", phase="Inqueue")
+    runs = replace(earlier, name="runs", phase="Running")
     waiting = replace(GROUP, phase="Pending")
-    found = known(VolcanoQueue("research"), others=(earlier, later, elsewhere))
-    assert told(waiting, found).endswith("the job is not let in yet; before it wait team-a/llama")
+    found = known(VolcanoQueue("research"), others=(earlier, later, elsewhere, important, let_in, runs))
+    assert told(waiting, found).endswith("the job is not let in yet; before it wait team-a/let-in, team-a/llama")
+    replaced = replace(GROUP, phase="Unknown", reasons=(("NodePredicateFailed", "0/7 nodes are unavailable"),))
+    assert "before it" not in told(replaced, found), "a single pod passes a gang that waits"
 
 
 def test_a_full_queue_is_told_though_volcano_names_it_nowhere() -> None:
@@ -62,6 +68,22 @@ def test_a_full_queue_is_told_though_volcano_names_it_nowhere() -> None:
     assert told(waiting, known(full)) == (
         f"queue research of Volcano is full: it may have 48 {CHIP} and has 24; 32 are needed"
     )
+
+
+def test_a_full_queue_is_measured_by_what_is_missing() -> None:
+    """Of four nodes one is replaced, and another job took its chips meanwhile; then the chips come back."""
+    bare = ("NodePredicateFailed", "Predicated-Nodes count: 7, nodes: [cpu-0 npu-1]..., ")
+    short = replace(GROUP, phase="Unknown", reasons=(bare,))
+    full = VolcanoQueue("research", capability=((CHIP, 32),), allocated=((CHIP, 32),))
+    assert told(short, known(full), missing=8).endswith(f"is full: it may have 32 {CHIP} and has 32; 8 are needed")
+    assert told(short, known(replace(full, allocated=((CHIP, 24),))), missing=8) == ""
+
+
+def test_without_the_plugin_the_pods_own_words_are_told() -> None:
+    """Of Volcano alone a PodGroup says only that the gang is short."""
+    waiting = replace(GROUP, phase="Inqueue", reasons=(("NotEnoughResources", "4/4 tasks in gang unschedulable"),))
+    words = "1 pod without a node: 0/7 nodes are unavailable"
+    assert told(waiting, otherwise=words) == f"queue research of Volcano: {words}"
 
 
 def test_what_the_plugin_refuses_is_told_in_its_words() -> None:
@@ -98,6 +120,22 @@ def test_the_newest_condition_counts_and_no_old_one() -> None:
     view = pod_group_view_of(raw)
     assert (view.min_member, view.requests) == (4, ((CHIP, 32),))
     assert told(view) == "queue research of Volcano: 0/7 nodes are unavailable: 7 Insufficient chips."
+
+
+def test_what_was_true_before_a_wait_is_not_told_of_it() -> None:
+    """It ran in between; now it is short of a pod that nobody has made, of which the old words say nothing."""
+
+    def condition(reason: str, message: str, at: str) -> dict[str, str]:
+        return {"type": "Unschedulable", "status": "True", "reason": reason, "message": message} | {
+            "lastTransitionTime": f"2026-01-01T{at}Z"
+        }
+
+    gang = condition("NotEnoughResources", "2/4 tasks in gang unschedulable: 1 Pending, 2 Running", "03:00:00")
+    old = condition("NodePredicateFailed", "0/7 nodes are unavailable: 7 Insufficient chips.", "00:00:00")
+    raw = {"spec": {"queue": "research"}, "status": {"phase": "Unknown", "conditions": [old, gang]}}
+    assert told(pod_group_view_of(raw)) == ""
+    raw["status"]["conditions"] = [{**old, "lastTransitionTime": "2026-01-01T02:59:59Z"}, gang]
+    assert told(pod_group_view_of(raw)) == "queue research of Volcano: 0/7 nodes are unavailable: 7 Insufficient chips."
 
 
 def test_of_a_group_that_is_let_in_and_silent_nothing_is_told() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from hajob.api.new_jobs import ENDS_OR_SPLITS, READ_FROM_PODS, TELLS_CHIPS
 from hajob.cli.lint import findings_of_job
 from hajob.cli.main import main
 from hajob.cli.manifests import read_objects
 from hajob.convert.command_line import command_without_mpi
 from hajob.convert.convert import Converted, convert_objects
+from hajob.convert.pod_template import without_words_of_others
 from hajob.domain.errors import HajobInputError
 from tests.rigs.foreign_jobs import FILES, ascend_job, deployment, mindspore_ascend_job, mpi_job, pod, real_samples
 
@@ -26,6 +28,11 @@ def converted(kind: str) -> Converted:
 def trainer(job: Converted) -> Any:
     (found,) = (one for one in job.manifest["spec"]["template"]["spec"]["containers"] if one["name"] == "trainer")
     return found
+
+
+@pytest.mark.parametrize("key", [*ENDS_OR_SPLITS, *READ_FROM_PODS, *TELLS_CHIPS])
+def test_what_a_template_is_refused_for_is_left_out(key: str) -> None:
+    assert without_words_of_others({key: "x", "team": "a"}) == {"team": "a"}
 
 
 @pytest.mark.parametrize("kind", FILES)

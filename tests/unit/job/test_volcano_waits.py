@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from hajob.api import constants as names
 from hajob.job.observe import events_of_places
 from hajob.job.snapshot import JobSnapshot
 from hajob.kube.client import ApiError
 from hajob.plan import events
+from hajob.plan.checks import JobSetting
+from hajob.plan.sizes import StartSizes
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.pods.naming import pod_group_name
+from hajob.sources.node import NodeView
 from hajob.sources.pod_group import PATIENCE_SECONDS, PodGroupView, VolcanoQueue
 from tests.rigs.snapshots import RUNNING, rank, snapshot
 
@@ -79,3 +84,32 @@ def test_a_growth_that_its_queue_has_no_room_for_is_held_back() -> None:
     assert found.growth_refused == f"queue research of Volcano is full: it may have 8 {chip} and has 7; 2 are needed"
     found.cluster.pod_groups.store_queue(VolcanoQueue("research", capability=((chip, 8),), allocated=((chip, 6),)))
     assert found.growth_refused == ""
+
+
+def sized(*queues: VolcanoQueue, placed: int = 4) -> JobSnapshot:
+    """A job that may start with fewer nodes, so many of whose pods have one; there are ten free ones."""
+    of_group = {"group": GROUP.name, "requests": ((names.DEFAULT_RESOURCE_NAME, 2),)}
+    pods = [rank(number, **of_group) for number in range(placed)]
+    spec = {
+        "scheduling": {"gangPolicy": "Volcano", "queueName": "research"},
+        "elastic": {"restartSize": "Available"},
+        "checkpoint": {"path": "/ckpt/run", "format": "TorchDist"},
+    }
+    nodes = [NodeView(f"free-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for number in range(10)]
+    found = snapshot(spec, pods=pods, state=RUNNING, nodes=nodes)
+    sizes = StartSizes(JobSetting.from_spec(found.job.spec))
+    found = replace(found, policy=replace(found.policy, sizes=sizes))
+    found.cluster.pod_groups.store_group(GROUP)
+    for queue in queues:
+        found.cluster.pod_groups.store_queue(queue)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "nodes"), [(None, 40, 10), (8, 8, 4), (100, 98, 5), (8, 12, 2), (4, 8, 2), (0, 8, 0)]
+)
+def test_a_start_has_what_its_queue_leaves_it(limit: int | None, used: int, nodes: int) -> None:
+    """What the job itself has there comes back; a limit may be lowered below what is used."""
+    chip = names.DEFAULT_RESOURCE_NAME
+    capability = ((chip, limit),) if limit is not None else ()
+    assert sized(VolcanoQueue("research", capability=capability, allocated=((chip, used),))).start_nodes == nodes

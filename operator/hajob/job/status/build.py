@@ -17,8 +17,9 @@ from hajob.api import status as api
 from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason, build_condition, find_condition, with_condition
 from hajob.api.derived import data_parallel_size, effective_status, with_number_of_nodes
-from hajob.api.enums import ConditionStatus, RecoveryMode
+from hajob.api.enums import ConditionStatus, GangPolicy, RecoveryMode
 from hajob.api.job import HATrainingJob
+from hajob.capacity.pod_group_waits import with_queue_first
 from hajob.domain import cause_words
 from hajob.domain.batch import Batch
 from hajob.domain.checkpoints import describe_checkpoints
@@ -36,6 +37,7 @@ from hajob.plan.protection import protection_in_words, protection_of_job, withou
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.waits import Wait
+from hajob.pods.pod_group import queue_name
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 from hajob.sources.shortage import shortage_of_pods
@@ -430,6 +432,10 @@ def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
             else (Reason.ALL_PLACED, "")
         )
     told = f"{waiting} of {len(pods)} pods have no node yet"
+    by_volcano = snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO
+    if by_volcano and any(pod.is_rank_pod and not pod.node_name for pod in pods):
+        words = f"{told}, and Volcano has not said why: does its scheduler run?"
+        return Reason.PODS_PENDING, with_queue_first(queue_name(snapshot.job), words)
     scheduler = snapshot.job.spec.template["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
     if scheduler != _DEFAULT_SCHEDULER:
         told += f", and no scheduler has said why: does one named {scheduler} run (spec.template.spec.schedulerName)?"

@@ -76,6 +76,21 @@ def test_no_node_that_fits_is_told_before_all_else() -> None:
     assert scheduled.message == "can never start: none of 8 nodes has example.com/npu"
 
 
+def test_a_silent_volcano_is_told_with_its_queue() -> None:
+    """Its scheduler is away: a replacement says nothing, and the PodGroup still says that it runs."""
+    job = example_job("quickstart", scheduling={"gangPolicy": "Volcano", "queueName": "research"})
+    coordinator = replace(POD, name="job-coordinator", role=names.ROLE_COORDINATOR, node_rank=-1)
+
+    def told(*pods: PodView) -> str:
+        found = build_status(Snapshot(job, PENDING, 1, 600_000, pods=pods))
+        return next(one.message for one in found.conditions if one.type == "Scheduled")
+
+    assert told(replace(POD, node_name="node-1"), replace(POD, name="job-1", node_rank=1)) == (
+        "queue research of Volcano: 1 of 2 pods have no node yet, and Volcano has not said why: does its scheduler run?"
+    )
+    assert told(replace(POD, node_name="node-1"), coordinator) == "1 of 2 pods have no node yet", "that one is not its"
+
+
 def test_a_checkpoint_keeps_the_time_of_its_first_sight() -> None:
     first = status(JobState(phase=JobPhase.RUNNING, attempt=1), step=40, checkpoint_step=30, step_ms=1_423)
     job = JOB.model_copy(update={"status": first})
