@@ -72,6 +72,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_the_queue_admits_fewer_and_adds_none",
             "test_spares_are_preempted_alone",
             "test_a_webhook_that_fails_is_named",
+            "test_doctor_reads_queues_and_configuration",
         ),
         "test_volcano": (
             "test_a_dead_node_is_replaced_with_few_writes",
@@ -84,6 +85,14 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_a_replacement_stays_in_the_super_pod_of_its_block",
             "test_a_restart_with_fewer_nodes_under_volcano",
         ),
+        "test_beside_mindcluster": ("test_gangs_of_theirs_share_queue_and_nodes_of_volcano",),
+        "test_device_plugin_mode": (
+            "test_a_part_of_a_node_is_volcanos_alone",
+            "test_whole_nodes_get_their_notes_from_hajob",
+        ),
+    },
+    "nodes of sixteen chips, beside Volcano's own programs": {
+        "test_blocks_by_real_volcano": ("test_blocks_are_placed_once_and_replacements_held",),
     },
     "no device plugin notes there which chips a pod has": {
         "test_rank_tables": (

@@ -16,17 +16,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.kinds import install_kinds
 from e2e.cluster.rest import ApiError
 from e2e.cluster.run import free_port
 from e2e.kueue.crds import API, API_VERSION, GROUP, PLURALS, VERSION, definitions
 from e2e.kueue.world import Configuration, timestamp
+from hajob.api.constants import GROUP as GROUP_OF_JOBS
+from hajob.api.constants import KIND
 
 Object = dict[str, Any]
 CHIPS: Final = "huawei.com/Ascend910"
 _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 CHOICE: Final = "QUEUE"
+EXTERNAL_FRAMEWORK: Final = f"{KIND}.v1alpha1.{GROUP_OF_JOBS}"
 MANY: Final = 10_000
 """Chips of a queue in which no job of a scenario ever waits."""
 _PORTS: Final = range(10_000, 30_000)
@@ -55,7 +60,10 @@ class KueueStandIn:
         address: of its webhooks.
         port: of its webhooks.
         queue: name of the LocalQueue that leads to the ClusterQueue of this namespace.
+        frameworks: kinds whose jobs the manager knows; those must be served before it starts.
     """
+
+    frameworks: tuple[str, ...] = ("batch/job", "pod")
 
     def __init__(self, plane: ControlPlane, namespace: str, configuration: Configuration | None = None) -> None:
         self.plane, self.namespace = plane, namespace
@@ -172,6 +180,25 @@ class KueueStandIn:
     def configure(self, **changes: Any) -> None:  # noqa: ANN401 - any fields
         """Change the configuration, for the next start."""
         self.configuration = dataclasses.replace(self.configuration, **changes)
+
+    def manager_configuration(self) -> Object:
+        """Build the configuration of the manager, as its file has it."""
+        return {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "integrations": {
+                "frameworks": list(self.frameworks),
+                "externalFrameworks": [EXTERNAL_FRAMEWORK] if self.configuration.knows_jobs else [],
+            },
+            "resources": {"excludeResourcePrefixes": list(self.configuration.excluded_prefixes)},
+        }
+
+    def publish_configuration(self) -> None:
+        """Store the configuration where an installed manager has it; of all rigs the newest is stored."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
+        place = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+        data = {"controller_manager_config.yaml": yaml.safe_dump(self.manager_configuration())}
+        self.plane.apply(namespace, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": data})
 
     def workloads(self) -> list[Object]:
         """List the Workloads of the namespace."""

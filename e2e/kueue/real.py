@@ -16,14 +16,23 @@ import yaml
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.kinds import read_objects
+from e2e.cluster.pki import kubeconfig
 from e2e.cluster.run import free_port
 from e2e.kueue.crds import VERSION
 from e2e.kueue.launch import KueueStandIn
+from hajob.api.constants import GROUP
 
 Object = dict[str, Any]
 REAL_ONE: Final = "HAJOB_KUEUE"
 _HOOKS: Final = frozenset({"mworkload.kb.io", "vworkload.kb.io", "mpod.kb.io", "vpod.kb.io"})
 """Of its webhooks those that a job of Hajob meets; the others are for kinds that are not installed."""
+_RIGHTS: Final = "rbac.authorization.k8s.io"
+_GROUPS: Final = (
+    *("", "apps", "batch", "autoscaling", "node.k8s.io", "resource.k8s.io", "coordination.k8s.io", "events.k8s.io"),
+    *("scheduling.k8s.io", "flowcontrol.apiserver.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"),
+    *("kueue.x-k8s.io", "jobset.x-k8s.io", "autoscaling.x-k8s.io", "authentication.k8s.io", "authorization.k8s.io"),
+)
+"""The API groups that its manager works with."""
 JOBSETS: Final = "jobset.x-k8s.io/jobset"
 _HOOKS_OF_JOBSETS: Final = frozenset({"mjobset.kb.io", "vjobset.kb.io"})
 
@@ -35,13 +44,7 @@ def directory_of_choice() -> Path | None:
 
 
 class RealKueue(KueueStandIn):
-    """Kueue's own manager, webhooks and kinds.
-
-    Attributes:
-        frameworks: kinds whose jobs it knows; those must be served before it starts.
-    """
-
-    frameworks: tuple[str, ...] = ("batch/job", "pod")
+    """Kueue's own manager, webhooks and kinds."""
 
     def kinds(self) -> list[Object]:
         """Build its CRDs, with the version that Hajob speaks."""
@@ -63,21 +66,44 @@ class RealKueue(KueueStandIn):
         directory = self.directory
         self.plane.authority.server("kueue", [self.address]).write(directory, "tls")
         configuration = {
-            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-            "kind": "Configuration",
+            **self.manager_configuration(),
             "health": {"healthProbeBindAddress": f"{self.address}:{free_port(self.address, self.port + 1)}"},
             "metrics": {"bindAddress": "0"},
             "webhook": {"host": self.address, "port": self.port, "certDir": str(directory)},
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
-            "integrations": {"frameworks": list(self.frameworks)},
-            "resources": {"excludeResourcePrefixes": list(self.configuration.excluded_prefixes)},
         }
-        path = directory / "configuration.yaml"
+        path, gates = directory / "configuration.yaml", "--feature-gates=VisibilityOnDemand=false"
         path.write_text(yaml.safe_dump(configuration), encoding="utf-8")
         program = str(self._directory / "kueue")
-        gates = "--feature-gates=VisibilityOnDemand=false"
-        return [program, f"--config={path}", f"--kubeconfig={self.plane.kubeconfig}", gates]
+        return [program, f"--config={path}", f"--kubeconfig={self._kubeconfig_with_rights()}", gates]
+
+    def _kubeconfig_with_rights(self) -> Path:
+        """Write the kubeconfig of a user of the manager's own, with its rights; those to jobs may be left out."""
+        user = f"kueue-{self.namespace}"
+        path = self.directory / "kubeconfig"
+        authority = self.plane.authority
+        path.write_text(kubeconfig(self.plane.server, authority.credential().certificate, authority.client(user)))
+        rules: list[Object] = [{"apiGroups": list(_GROUPS), "resources": ["*"], "verbs": ["*"]}]
+        if self.configuration.may_read_jobs:
+            rules.append({"apiGroups": [GROUP], "resources": ["hatrainingjobs"], "verbs": ["get", "list", "watch"]})
+        self.plane.apply(
+            {"apiVersion": f"{_RIGHTS}/v1", "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules},
+            {
+                "apiVersion": f"{_RIGHTS}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": user},
+                "roleRef": {"apiGroup": _RIGHTS, "kind": "ClusterRole", "name": user},
+                "subjects": [{"apiGroup": _RIGHTS, "kind": "User", "name": user}],
+            },
+        )
+        return path
+
+    def uninstall(self) -> None:
+        """End the manager, and take its webhooks and rights away."""
+        super().uninstall()
+        for kind in ("clusterrolebindings", "clusterroles"):
+            self.plane.api.delete(f"/apis/{_RIGHTS}/v1/{kind}/kueue-{self.namespace}")
 
     def webhooks(self) -> Iterator[Object]:
         """Yield its webhook configurations, for this namespace only."""

@@ -7,7 +7,7 @@ formats are in docs/protocols/mindcluster.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from e2e.nodes.config import JsonObject
@@ -50,17 +50,20 @@ class ChipAllocator:
         """The UID of the pod that has the chip."""
         return self._owners.get(chip)
 
-    def allocate(self, pod_uid: str, asked: Mapping[str, int]) -> dict[str, list[int]]:
+    def allocate(
+        self, pod_uid: str, asked: Mapping[str, int], chosen: Collection[int] | None = None
+    ) -> dict[str, list[int]]:
         """Give each container of a pod its chips, all or none.
 
         Args:
             pod_uid: whose they are from now on.
             asked: container name → number of chips.
+            chosen: the only chips that it may have; None: any.
 
         Raises:
             ChipsUnavailableError: there are not enough.
         """
-        wanted, free = sum(asked.values()), self.free()
+        wanted, free = sum(asked.values()), [chip for chip in self.free() if chosen is None or chip in chosen]
         if wanted > len(free):
             raise ChipsUnavailableError(
                 f"Allocate failed due to requested number of devices unavailable for {self.resource}. "
@@ -105,6 +108,31 @@ def pod_annotations(pod: JsonObject, chips: list[int], resource: str, host_addre
         REAL_ANNOTATION: names,
         CONFIGURATION_ANNOTATION: json.dumps(configuration, separators=(",", ":")),
     }
+
+
+def chosen_by_volcano(pod: JsonObject, wanted: int, count: int, resource: str) -> list[int] | None:
+    """The chips that a device plugin in Volcano mode gives a pod; None: any, as the pod wants all of the node.
+
+    Only of the pod itself is looked whether Volcano has chosen some; the real one looks at all pods of the node.
+
+    Args:
+        pod: as the node sees it first.
+        wanted: number of chips.
+        count: chips of the node.
+        resource: name of the chips.
+
+    Raises:
+        ChipsUnavailableError: Volcano has chosen none.
+    """
+    if wanted in {0, count}:
+        return None
+    told = str((pod["metadata"].get("annotations") or {}).get(resource) or "")
+    chosen = [int(name.rpartition("-")[2]) for name in told.split(",") if name]
+    if len(chosen) != wanted:
+        raise ChipsUnavailableError(
+            "Allocate failed due to rpc error: code = Unknown desc = not get valid pod, which is unexpected"
+        )
+    return chosen
 
 
 def device_address(host_address: str, chip: int) -> str:

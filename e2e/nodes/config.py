@@ -60,6 +60,7 @@ class NodeSetSettings(_Settings):
     restart_backoff_seconds: float = Field(default=10, ge=0)
     restart_backoff_limit_seconds: float = Field(default=300, ge=0)
     first_process_is_init: bool = False
+    volcano_mode: bool = False
     nodes: list[NodeSettings] = Field(min_length=1, max_length=MAX_NODES)
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from e2e.nodes.api import MERGE, NodeApiError
-from e2e.nodes.chips import ChipsUnavailableError, chips_asked, pod_annotations
+from e2e.nodes.chips import ChipsUnavailableError, chips_asked, chosen_by_volcano, pod_annotations
 from e2e.nodes.config import JsonObject
 from e2e.nodes.container import RETRY_SECONDS, LiveContainer, PodScope
 from e2e.nodes.context import NodeContext
@@ -165,8 +165,11 @@ class PodWorker:
         resource = self._node.settings.chip_resource
         specs = [*(self.pod["spec"].get("initContainers") or []), *self.pod["spec"]["containers"]]
         asked = {spec["name"]: count for spec in specs if (count := chips_asked(spec, resource))}
+        chips, wanted = self._node.chips, sum(asked.values())
         try:
-            given = self._node.chips.allocate(self.uid, asked)
+            told = self._node.settings.volcano_mode
+            chosen = chosen_by_volcano(self.pod, wanted, chips.count, resource) if told else None
+            given = chips.allocate(self.uid, asked, chosen)
         except ChipsUnavailableError as error:
             self._reject("UnexpectedAdmissionError", f"Pod was rejected: {error}")
             return False
@@ -232,7 +235,8 @@ class PodWorker:
         self._scope.volumes = await self._make_volumes()
         self.record.sandbox_ready = True
         self._writer.changed()
-        if self._chips:
+        # In Volcano mode the device plugin notes nothing of its own: Volcano has, or nobody.
+        if self._chips and not self._node.settings.volcano_mode:
             self._aside(self._show_chips())
         for container in self.containers:
             if container.record.kind is Kind.SIDECAR:

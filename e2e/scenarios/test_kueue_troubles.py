@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from e2e.harness.fixtures import RunHajob
 from e2e.harness.job import IMPATIENT
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.kueue.launch import KueueStandIn
-from e2e.kueue.real import directory_of_choice
+from e2e.scenarios.doctors_findings import findings_of_doctor
 from e2e.scenarios.nodes_taken import pod_of
 from e2e.scenarios.queued_jobs import (
     CHIPS_OF_FOUR_NODES,
@@ -273,8 +274,7 @@ def test_spares_are_preempted_alone(rig: Rig, queue: KueueStandIn) -> None:
 
 
 @only_e2e
-@pytest.mark.skipif(directory_of_choice() is not None, reason="the manager of the rig has all rights")
-def test_a_webhook_that_fails_is_named(start_rig: Start) -> None:
+def test_a_webhook_that_fails_is_named(start_rig: Start, run_hajob: RunHajob) -> None:
     """Kueue knows the kind and may not read it: each creation takes ten seconds and fails."""
     rig = start_rig(RigLayout(chip_nodes=5, queue_chips=CHIPS_OF_FOUR_NODES))
     queue = rig.queue
@@ -287,7 +287,37 @@ def test_a_webhook_that_fails_is_named(start_rig: Start) -> None:
         "the webhook to be named", lambda: "mpod.kb.io" in job.condition("Scheduled").get("message", ""), seconds=90
     )
     assert job.condition("Scheduled")["reason"] == "PodsNotCreated"
+    assert "its pods are refused by a webhook" in str(findings_of_doctor(run_hajob, rig, job))
     queue.stop()
     queue.configure(may_read_jobs=True)
     queue.start()
     job.wait_step(10)
+
+
+@only_e2e
+def test_doctor_reads_queues_and_configuration(rig: Rig, queue: KueueStandIn, run_hajob: RunHajob) -> None:
+    """Nothing is wrong; then a queue that takes every pod of the namespace, and one that admits nobody."""
+    queue.publish_configuration()
+    job = submit(rig, "job")
+    job.wait_step(5)
+
+    def problems() -> list[str]:
+        found = findings_of_doctor(run_hajob, rig, job, "job ")
+        return [message for grade, message in found if grade != "ok"]
+
+    ((grade, message),) = findings_of_doctor(run_hajob, rig, job, "Kueue")
+    assert (grade, message.endswith("LocalQueues, and this operator serves jobs of it")) == ("ok", True)
+    before = problems()
+    rig.plane.apply(queue.local_queue_of("default", queue.cluster_queue))
+    (taken,) = (one for one in problems() if one not in before)
+    assert taken.startswith("its namespace has a LocalQueue named default, and Kueue does not know HATrainingJobs: it")
+    queue.stop()
+    queue.configure(knows_jobs=True)
+    queue.start()
+    queue.publish_configuration()
+    assert problems() == before
+    rig.plane.apply(queue.cluster_queue_of(CHIPS_OF_FOUR_NODES, stop="Hold"))
+    (held,) = (one for one in problems() if one not in before)
+    assert held == f"its ClusterQueue {queue.cluster_queue} is stopped (Hold): no job of it is admitted"
+    rig.plane.kubectl("--namespace", job.namespace, "delete", "pod", pod_of(job, 3), "--wait=false")
+    assert job.wait_incident(2)["action"] == "Replace", "a pod whose job is known to Kueue is let alone"

@@ -144,6 +144,10 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         lambda job: job["spec"]["template"].update(metadata={"annotations": {"huawei.com/AscendReal": "Ascend910-0"}}),
         "huawei.com/AscendReal: spec.template.metadata.annotations: scheduler and device plugin tell by it which chips",
     ),
+    "the chips that Volcano has chosen for one pod": (
+        lambda job: job["spec"]["template"].update(metadata={"annotations": {CHIP: "Ascend910-0"}}),
+        f"{CHIP}: spec.template.metadata.annotations: scheduler and device plugin tell by it which chips",
+    ),
     "the default scheduler with Volcano": (
         by_volcano(spec={"schedulerName": "default-scheduler"}),
         "default-scheduler knows no PodGroups of Volcano",

@@ -129,7 +129,9 @@ TELLS_CHIPS: Final = (
 of every pod, the device plugin would correct none of them, and faults of the right chips would count for nobody."""
 
 
-def _absent_key_rules(part: str, keys: tuple[str, ...], why: str, *, unless: str = "false") -> tuple[Json, ...]:
+def _absent_key_rules(
+    part: str, keys: tuple[str, ...], why: str, *, unless: str = "false", more: str = ""
+) -> tuple[Json, ...]:
     """Labels or annotations of the template that may not be there, told by name.
 
     Args:
@@ -137,8 +139,9 @@ def _absent_key_rules(part: str, keys: tuple[str, ...], why: str, *, unless: str
         keys: what may not be there.
         why: what it would do.
         unless: CEL over the object: when they may be there.
+        more: CEL for one more key.
     """
-    listed = f"[{', '.join(repr(key) for key in keys)}]"
+    listed = f"[{', '.join([*map(repr, keys), *filter(None, [more])])}]"
     there = f"has(self.spec.template.metadata) && has(self.spec.template.metadata.{part})"
     return _refusal_rules(
         f"({unless} || !({there}) || !{listed}.exists(key, key in self.spec.template.metadata.{part}))",
@@ -346,6 +349,7 @@ RULES: Final[tuple[Json, ...]] = (
         "annotations",
         TELLS_CHIPS,
         "scheduler and device plugin tell by it which chips one pod has, and in a template it would be said of all",
+        more=_CHIPS,
     ),
     *_volcano_rules(),
     *_refusal_rules(

@@ -28,6 +28,7 @@ from hajob.api.job import HATrainingJob
 from hajob.app.job_metrics import JobReading, JobSource
 from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
+from hajob.capacity.parts_of_nodes import PluginPod
 from hajob.domain.errors import HajobInputError
 from hajob.faults.watch import FaultListener
 from hajob.job.controller import JobController
@@ -277,7 +278,8 @@ class OperatorCore(FaultListener, JobSource):
         """Handle a pod of another tenant: one with chips or host ports came, went, or ended (None)."""
         capacity = self._caches.capacity
         if (one := pod or before) is not None:
-            self._ports.cluster.note_device_plugin(one.key, pod.volcano_mode if pod is not None else None)
+            mode = pod.volcano_mode if pod is not None else None
+            self._ports.cluster.note_device_plugin(one.key, None if mode is None else PluginPod(one.node_name, mode))
         gone = before is not None and pod is None and capacity.remove_pod(before.key)
         if gone or (pod is not None and capacity.store_pod(pod)):
             self._tell_changed_capacity()

@@ -10,13 +10,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from hajob.api.derived import chips_per_node
-from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.capacity.avoided_nodes import AvoidedNodes
 from hajob.capacity.demand import Demand, is_kept_off
 from hajob.capacity.drains import Openings
 from hajob.capacity.nodes import Capacity
+from hajob.capacity.parts_of_nodes import PluginPod, why_parts_refused
 from hajob.capacity.pod_groups import PodGroups
 from hajob.capacity.queues import Queues
 from hajob.capacity.quotas import Quotas
@@ -24,6 +23,7 @@ from hajob.capacity.start_queue import StartQueue
 from hajob.clock import Clock
 from hajob.faults.node_faults import NodeFaults
 from hajob.leader.reachability import Suspicion
+from hajob.plan.policy import layout_from_spec
 from hajob.sources.node import NodeView
 
 
@@ -61,7 +61,7 @@ class Cluster:
         openings: when each job's budgets let unannounced evictions through.
         pod_groups: what is known of Volcano.
         watchers: UIDs of the jobs that wait for nodes: they are told of each change.
-        plugin_modes: namespace and name of each pod of MindCluster's device plugin to whether it is in Volcano mode.
+        plugin_pods: pods of MindCluster's device plugin, by namespace and name.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Cluster:
         self.avoided_nodes, self.starts, self.openings = AvoidedNodes(), StartQueue(), Openings()
         self.queues = Queues()
         self.watchers: set[str] = set()
-        self.plugin_modes: dict[str, bool] = {}
+        self.plugin_pods: dict[str, PluginPod] = {}
 
     @property
     def capacity(self) -> Capacity:
@@ -93,28 +93,27 @@ class Cluster:
         """Return nodes by name."""
         return self.capacity.nodes
 
-    def note_device_plugin(self, key: str, mode: bool | None) -> None:
-        """Note the mode of a pod of the device plugin; None: it is gone, or none of them."""
-        if mode is None:
-            self.plugin_modes.pop(key, None)
+    def note_device_plugin(self, key: str, plugin: PluginPod | None) -> None:
+        """Note a pod of the device plugin, by namespace and name; None: it is gone, or none of them."""
+        if plugin is None:
+            self.plugin_pods.pop(key, None)
         else:
-            self.plugin_modes[key] = mode
+            self.plugin_pods[key] = plugin
 
     def why_parts_refused(self, job: HATrainingJob) -> str:
         """Return why the device plugin would refuse the job's pods, which want a part of a node's chips; else empty."""
-        plugin = next((key for key, in_volcano_mode in sorted(self.plugin_modes.items()) if in_volcano_mode), "")
-        if not plugin or job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
+        if not self.plugin_pods:
             return ""
-        resource, chips = job.spec.accelerator.resource_name, chips_per_node(job.spec)
-        # Not by the product alone: there are nodes with fewer chips, of which a pod may want all.
-        whole = {(node.all_chips or {}).get(resource, 0) for node in self.nodes.values()} - {0}
-        if not whole or chips in whole or chips > max(whole):
+        try:
+            demand = Demand.from_spec(job.spec, layout_from_spec(job.spec))
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ):  # the template is no pod: the API server says it better
             return ""
-        return (
-            f"spec.accelerator.chipsPerNode: {chips} of the {max(whole)} {resource} of a node, without Volcano: the "
-            f"device plugin ({plugin}) is in its Volcano mode, in which it refuses such pods (not get valid pod): set "
-            "spec.scheduling.gangPolicy: Volcano, or ask for all chips of a node"
-        )
+        return why_parts_refused(demand, self.nodes.values(), self.plugin_pods)
 
     def may_start(self, job_uid: str) -> bool:
         """Return whether all pods of a waiting job may be scheduled now."""

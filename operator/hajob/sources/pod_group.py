@@ -97,7 +97,7 @@ class VolcanoQueue:
     allocated: Requests = ()
 
     def left_of(self, resource: str, own: int = 0) -> int | None:
-        """Return how much of a resource it may give, besides what others than the `own` have; None: it sets no limit."""
+        """Return how much of a resource it may give, what is `own` of it among that; None: it sets no limit."""
         limits, used = dict(self.capability), dict(self.allocated)
         return max(0, limits[resource] - used.get(resource, 0) + own) if resource in limits else None
 

@@ -132,7 +132,7 @@ def test_what_was_true_before_a_wait_is_not_told_of_it() -> None:
 
     gang = condition("NotEnoughResources", "2/4 tasks in gang unschedulable: 1 Pending, 2 Running", "03:00:00")
     old = condition("NodePredicateFailed", "0/7 nodes are unavailable: 7 Insufficient chips.", "00:00:00")
-    raw = {"spec": {"queue": "research"}, "status": {"phase": "Unknown", "conditions": [old, gang]}}
+    raw: dict[str, Any] = {"spec": {"queue": "research"}, "status": {"phase": "Unknown", "conditions": [old, gang]}}
     assert told(pod_group_view_of(raw)) == ""
     raw["status"]["conditions"] = [{**old, "lastTransitionTime": "2026-01-01T02:59:59Z"}, gang]
     assert told(pod_group_view_of(raw)) == "queue research of Volcano: 0/7 nodes are unavailable: 7 Insufficient chips."

@@ -431,15 +431,20 @@ def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
             if gone
             else (Reason.ALL_PLACED, "")
         )
+    return Reason.PODS_PENDING, _why_silent(snapshot, pods, waiting)
+
+
+def _why_silent(snapshot: Snapshot, pods: Sequence[PodView], waiting: int) -> str:
+    """Return that so many of these pods have no node and nobody has said why, and who may be away."""
     told = f"{waiting} of {len(pods)} pods have no node yet"
     by_volcano = snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO
     if by_volcano and any(pod.is_rank_pod and not pod.node_name for pod in pods):
         words = f"{told}, and Volcano has not said why: does its scheduler run?"
-        return Reason.PODS_PENDING, with_queue_first(queue_name(snapshot.job), words)
+        return with_queue_first(queue_name(snapshot.job), words)
     scheduler = snapshot.job.spec.template["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
     if scheduler != _DEFAULT_SCHEDULER:
         told += f", and no scheduler has said why: does one named {scheduler} run (spec.template.spec.schedulerName)?"
-    return Reason.PODS_PENDING, told
+    return told
 
 
 def _missing_rank_pods(snapshot: Snapshot) -> tuple[int, ...]:
