@@ -62,16 +62,10 @@ def broken_rules(plural: str, new: Json, old: Json | None) -> Iterator[Cause]:
         for where, here in _found_at(new, path, ""):
             before = next((value for _, value in _found_at(old, path, "")), None) if _ITEM not in path else None
             context = cel.Context({"self": here, "oldSelf": before})
-            context.add_function("join", _join)
             for rule in rules:
                 if (before is not None or not rule.on_updates) and not _holds(rule.program, context):
                     field = (where + rule.field).lstrip(".")
                     yield invalid_value(field, _TYPES[type(here)], _message(rule, context))
-
-
-def _join(texts: list[str], between: str) -> str:
-    """`join` of lists, which servers have and the library lacks."""
-    return between.join(texts)
 
 
 @lru_cache

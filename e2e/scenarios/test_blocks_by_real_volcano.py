@@ -99,7 +99,8 @@ class Placed:
 
     def is_replaced(self, rank: int, uid: str) -> bool:
         """Whether another pod of this node rank has a node."""
-        return self.pods().get(rank, {"metadata": {"uid": uid}})["metadata"]["uid"] != uid
+        pod = self.pods().get(rank)
+        return pod is not None and str(pod["metadata"]["uid"]) != uid
 
 
 def test_blocks_are_placed_once_and_replacements_held(rig: ScaleRig) -> None:

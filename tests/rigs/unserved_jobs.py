@@ -138,7 +138,7 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
     ),
     "two labels by which chips are shared": (
         by_volcano(metadata={"labels": {_SHARE + ".policy": "elastic", _SHARE + ".hbmQuota": "1", "team": "a"}}),
-        f"{_SHARE}.policy, {_SHARE}.hbmQuota: spec.template.metadata.labels",
+        f"{_SHARE}.policy: spec.template.metadata.labels",
     ),
     "chips of one pod, told of all": (
         lambda job: job["spec"]["template"].update(metadata={"annotations": {"huawei.com/AscendReal": "Ascend910-0"}}),
