@@ -7,7 +7,7 @@ and a fake clock can stand behind all of it. Every change wakes the report, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +60,7 @@ class Node:
         self._fence = Fence(settings.fence_after_seconds, clock.now())
         self._tables = RankTables(self.ports, is_wanted=settings.rank_table is not None)
         self._checkpoint: pb.CheckpointState | None = None
+        self._volume_problems: Sequence[pb.Problem] = ()
         self._sign = 0  # when something below the launcher was last seen to compute or print; 0: never
 
     def _let_launcher_go(self) -> None:
@@ -431,9 +432,9 @@ class Node:
         if self._foreign.count_connection(port, host):
             self._report_state()
 
-    def report_checkpoints(self, state: pb.CheckpointState) -> None:
-        """Report a changed state of the checkpoints."""
-        self._checkpoint = state
+    def report_checkpoints(self, state: pb.CheckpointState, problems: Sequence[pb.Problem]) -> None:
+        """Report a changed state of the checkpoints, and what is wrong with their volume."""
+        self._checkpoint, self._volume_problems = state, problems
         self._report_state()
 
     # ---- reports
@@ -472,6 +473,7 @@ class Node:
                 *self._foreign.connection_problems(),
                 *self._logs.log_rule_problems(),
                 *self._table_problems(),
+                *self._volume_problems,
             ],
             strangers=self._foreign.number,
             launched=[script.entry, *map(self._with_directory_variable, script.arguments)]

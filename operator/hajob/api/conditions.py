@@ -293,6 +293,13 @@ class Reason(Enum):
         "A log rule of the job is not applied, or not to every line; no fault follows from that.",
         "Change the pattern that the message names in spec.recovery.logRules (docs/user/training-images.md).",
     )
+    CHECKPOINT_VOLUME_FULL = (
+        _T.DEGRADED,
+        _TRUE,
+        "CheckpointVolumeFull",
+        "The volume of the checkpoints is full: the next save fails, and a restart loads an older checkpoint.",
+        "Make room on the volume: remove directories that end in _tmp, and have the script keep fewer checkpoints.",
+    )
     QUOTA_UNKNOWN = (
         _T.DEGRADED,
         _TRUE,

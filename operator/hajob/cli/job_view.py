@@ -133,6 +133,12 @@ class JobView:
         running = self.condition("Running")
         return text(running.get("message")) if running.get("reason") == _QUIET else ""
 
+    @property
+    def degradation(self) -> str:
+        """Return what keeps Hajob from serving the job as its spec says; empty where nothing does."""
+        degraded = self.condition("Degraded")
+        return text(degraded.get("message")) if degraded.get("status") == "True" else ""
+
     def why(self) -> str:
         """Return why the job is in its state, in the words of its status; empty where nothing is to be said."""
         if self._quiet_message:
@@ -146,6 +152,8 @@ class JobView:
                 return text(found.get("message"))
         if not self.status:
             return "no operator has seen it yet"
+        if self.degradation:
+            return self.degradation
         # A job that trains has one thing left to say: that the next fault would hurt.
         recoverable = self.condition("Recoverable")
         return text(recoverable.get("message")) if recoverable.get("status") == "False" else ""

@@ -87,6 +87,8 @@ def _lines_of_trouble(job: JobView) -> Iterator[str]:
         yield from (f"          {line}" for line in more[:_LINES])
         if len(more) > _LINES:
             yield f"          … kubectl hajob why {job.name} -n {job.namespace} shows all"
+    if degradation := job.degradation.partition("\n")[0]:
+        yield f"degraded  {degradation}"
 
 
 def _line_of_progress(job: JobView) -> Iterator[str]:

@@ -83,8 +83,8 @@ def _explain_job(objects: ReadObjects, job: JobView) -> Iterator[Said]:
 
 
 def _explain_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
-    """Yield the conditions that are not as they should be; of a job that has ended only how."""
-    found = [one for one in job.conditions() if (_tells_end_of_job(one) if ended else _is_bad_condition(one, job))]
+    """Yield the conditions that are not as they should be; of a job that has ended how, and why else it failed."""
+    found = [one for one in job.conditions() if (_tells_of_end(one, job) if ended else _is_bad_condition(one, job))]
     if len(found) > 1:  # that the job starts or recovers says nothing beside why it does not
         found = [one for one in found if not _is_bare_condition(one)]
     for one in found:
@@ -94,8 +94,9 @@ def _explain_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
         yield Said("state", job.why() or "nothing is wrong that the operator knows of")
 
 
-def _tells_end_of_job(condition: Mapping[str, Any]) -> bool:
-    return condition.get("type") in {"Complete", "Failed"} and condition.get("status") == "True"
+def _tells_of_end(condition: Mapping[str, Any], job: JobView) -> bool:
+    telling = {"Failed", "Degraded"} if job.state == "Failed" else {"Complete"}
+    return condition.get("type") in telling and condition.get("status") == "True"
 
 
 def _is_bare_condition(condition: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.mindspore_files import iteration
 from tests.rigs.toy_trainer import save_toy_checkpoint
+from trainer_sidecar.agent.report import checkpoints as looks
 from trainer_sidecar.agent.report.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
@@ -38,6 +39,7 @@ class Rig:
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
         self.told: list[pb.CheckpointState] = []
+        self.problems: list[pb.Problem] = []
         self._news = asyncio.Event()
         self.checkpoints = Checkpoints(directory, self._tell, self._carry_out)
         self.problem: OSError | None = None
@@ -48,8 +50,9 @@ class Rig:
         if self.directory is not None:
             carry_out_verdict(self.directory, verdict)
 
-    def _tell(self, state: pb.CheckpointState) -> None:
+    def _tell(self, state: pb.CheckpointState, problems: Sequence[pb.Problem]) -> None:
         self.told.append(state)
+        self.problems = list(problems)
         self._news.set()
 
     def ask(self, attempt: int, rules: pb.CheckpointRules = RULES, look: int = 0) -> None:
@@ -226,3 +229,28 @@ async def test_a_failing_disk_refuses_nothing_and_is_tried_again(
         found = await rig.until(lambda state: bool(state.problem))
         assert (found.attempt, toy.newest(tmp_path)) == (0, 5)
     assert (await rig.until(lambda state: state.attempt == 1)).loaded_step == 5
+
+
+async def test_a_full_volume_is_told_until_there_is_room(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = pb.Problem(code="CheckpointVolumeFull", message="full")
+    found = [full]
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(looks, "full_volume_problems", lambda directory: list(found))
+    rig.ask(1)
+    await rig.until(lambda state: rig.problems == [full])
+    save_toy_checkpoint(tmp_path, 5)
+    await rig.until(lambda state: state.step == 5)
+    assert rig.problems == [full], "a new checkpoint takes nothing of it back"
+    found.clear()
+    await rig.until(lambda state: rig.problems == [])
+
+
+async def test_who_does_not_look_any_more_says_nothing_of_the_volume(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = pb.Problem(code="CheckpointVolumeFull", message="full")
+    monkeypatch.setattr(looks, "full_volume_problems", lambda directory: [full])
+    rig.ask(1)
+    await rig.until(lambda state: rig.problems == [full])
+    rig.checkpoints.apply_order(None)
+    await rig.until(lambda state: rig.problems == [])

@@ -144,6 +144,28 @@ def test_why_of_a_failed_job_begins_with_its_end() -> None:
     assert lines[-1].endswith(f"kubectl hajob logs {NAME} -n {NAMESPACE} --failed")
 
 
+FULL = "the volume of checkpoint.path (/ckpt) is full: 0 B of 1.0 TiB are free"
+
+
+def test_a_full_volume_is_told_by_every_command() -> None:
+    coordinator = CoordinatorView(connected=True, serving=True, problems={"CheckpointVolumeFull": FULL})
+    server = ToldServer(told_job(coordinator=coordinator))
+    assert f"degraded  {FULL}" in ask(status.screen_of_job, server).splitlines()
+    explained = ask(why.explanation_of_job, server).splitlines()
+    assert explained[1:3] == [f"Degraded    {FULL}", f"            -> {Reason.CHECKPOINT_VOLUME_FULL.remedy}"]
+    assert FULL in told(jobs.table_of_jobs(server, NAMESPACE, now=lambda: NOW_MS))
+
+
+def test_a_job_that_failed_with_a_full_volume_says_both() -> None:
+    coordinator = CoordinatorView(problems={"CheckpointVolumeFull": FULL})
+    hidden = "RuntimeError: PytorchStreamWriter failed writing file data/12: file write failed"
+    failed = told_job(JobPhase.FAILED, coordinator=coordinator, failed_reason="ProgramFailures", failed_message=hidden)
+    for command in (status.screen_of_job, why.explanation_of_job):
+        shown = ask(command, ToldServer(failed))
+        assert hidden in shown
+        assert FULL in shown
+
+
 def test_why_of_a_refused_job_is_the_servers_answer() -> None:
     refused = told_job(
         JobPhase.PENDING,

@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from hajob.domain.checkpoints import MOST_REFUSALS
 from hajob.domain.layout import Layout, RankOrder, Sharding
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar import access
+from trainer_sidecar.agent.report.volume import full_volume_problems
 from trainer_sidecar.checkpoints import megatron, mindspore_forms
 from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.verdict import Verdict
@@ -26,6 +27,8 @@ LOOK_SECONDS = 0.5
 SLOW_LOOK_SECONDS = 60.0
 """Between two looks where nothing tells of a new checkpoint: MindSpore may have a directory for each rank."""
 MOST_SKIPPED = round(SLOW_LOOK_SECONDS / LOOK_SECONDS)
+LOOKS_AT_VOLUME = round(10.0 / LOOK_SECONDS)
+"""One look in so many asks how full the volume is: a save that fills it takes longer than that."""
 MINDSPORE = "MindSpore"
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -35,14 +38,14 @@ log = logging.getLogger(__name__)
 class Checkpoints:
     """The directory of checkpoints as this agent sees it.
 
-    `tell` is called with every new state; `carry_out` does what a verdict asks for, or raises OSError. `directory` is
-    None where no volume of this pod holds it.
+    `tell` is called with every new state, and with what is wrong with the volume; `carry_out` does what a verdict asks
+    for, or raises OSError. `directory` is None where no volume of this pod holds it.
     """
 
     def __init__(
         self,
         directory: Path | None,
-        tell: Callable[[pb.CheckpointState], None],
+        tell: Callable[[pb.CheckpointState, Sequence[pb.Problem]], None],
         carry_out: Callable[[Verdict], Awaitable[None]],
     ) -> None:
         self._directory = directory
@@ -53,6 +56,8 @@ class Checkpoints:
         self._state = pb.CheckpointState(step=-1, loaded_step=-1)
         self._seen: object = None
         self._skipped = 0
+        self._problems: list[pb.Problem] = []
+        self._looks = 0
 
     def apply_order(self, order: pb.CheckpointOrder | None) -> None:
         """Take the coordinator's order; None: it asks another agent, or none."""
@@ -68,6 +73,7 @@ class Checkpoints:
             order = self._order
             if order is not None and self._directory is not None:
                 await self._look_once(self._directory, order)
+            await self._look_at_volume(self._directory if order is not None else None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS if order is not None else None):
                     await self._wake.wait()
@@ -91,7 +97,21 @@ class Checkpoints:
                 log.exception("%s; trying again", state.problem)
         if state != self._state:
             self._state = state
-            self._tell(state)
+            self._tell(state, self._problems)
+
+    async def _look_at_volume(self, directory: Path | None) -> None:
+        """Tell whether the volume is full; None: another agent looks, or none."""
+        problems: list[pb.Problem] = []
+        if directory is None:
+            self._looks = 0
+        else:
+            self._looks += 1
+            if self._looks % LOOKS_AT_VOLUME != 1:
+                return
+            problems = await asyncio.to_thread(full_volume_problems, directory)
+        if problems != self._problems:
+            self._problems = problems
+            self._tell(self._state, problems)
 
     async def _prepare_attempt(self, directory: Path, order: pb.CheckpointOrder) -> pb.CheckpointState:
         """Correct what the next attempt will load, before any of its ranks runs. OSError: not possible yet.

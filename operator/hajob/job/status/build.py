@@ -349,9 +349,20 @@ def _degraded_reason(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
     if snapshot.queue_wait and not snapshot.queue_stops and snapshot.pods:
         return Reason.QUOTA_UNKNOWN, snapshot.queue_wait[:MESSAGE_LIMIT]
+    if full := _full_volume_in_words(snapshot):
+        return Reason.CHECKPOINT_VOLUME_FULL, full[:MESSAGE_LIMIT]
     if rule_off := snapshot.coordinator.problems.get(Reason.LOG_RULE_OFF.word):
         return Reason.LOG_RULE_OFF, rule_off[:MESSAGE_LIMIT]
     return Reason.NOT_DEGRADED, ""
+
+
+def _full_volume_in_words(snapshot: Snapshot) -> str:
+    """Return that the checkpoints' volume is full; of a failed job what was seen last, as nobody looks any more."""
+    word = Reason.CHECKPOINT_VOLUME_FULL.word
+    before = find_condition(snapshot.job.status.conditions, ConditionType.DEGRADED)
+    if snapshot.state.phase is JobPhase.FAILED and before is not None and before.reason == word:
+        return before.message
+    return snapshot.coordinator.problems.get(word, "")
 
 
 def _checkpoints_in_words(snapshot: Snapshot) -> str:

@@ -38,3 +38,26 @@ def test_a_log_rule_that_is_off_degrades_the_job_and_is_no_fault() -> None:
     snapshot = Snapshot(JOB, JobState(phase=JobPhase.RUNNING), 1, 1_000, coordinator=CoordinatorView(problems=off))
     found = next(each for each in build_status(snapshot).conditions if each.type == "Degraded")
     assert (found.status, found.reason, found.message) == ("True", "LogRuleOff", off["LogRuleOff"])
+
+
+FULL = {"CheckpointVolumeFull": "the volume of checkpoint.path (/ckpt) is full: 0 B of 1.0 TiB are free"}
+
+
+def degraded_after(job: HATrainingJob, phase: JobPhase, problems: dict[str, str]) -> tuple[HATrainingJob, list[str]]:
+    """Build a status on the one before; the job with it, and reason and message of Degraded."""
+    snapshot = Snapshot(job, JobState(phase=phase), 1, 1_000, coordinator=CoordinatorView(problems=problems))
+    status = build_status(snapshot)
+    (found,) = [each for each in status.conditions if each.type == "Degraded"]
+    return job.model_copy(update={"status": status}), [found.reason, found.message]
+
+
+def test_a_failed_job_keeps_that_its_volume_was_full() -> None:
+    said = [*FULL, *FULL.values()]
+    job, found = degraded_after(JOB, JobPhase.RUNNING, FULL)
+    assert found == said
+    failed, found = degraded_after(job, JobPhase.FAILED, {})
+    assert found == said, "its pods are gone, and nobody looks any more"
+    assert degraded_after(failed, JobPhase.FAILED, {})[1] == said
+    assert degraded_after(failed, JobPhase.STARTING, {})[1][0] == "NotDegraded"
+    assert degraded_after(job, JobPhase.RUNNING, {})[1][0] == "NotDegraded"
+    assert degraded_after(job, JobPhase.COMPLETE, {})[1][0] == "NotDegraded"
