@@ -26,14 +26,22 @@ def headline_of_output(text: str) -> str:
 def sentence_of_cause(cause: Cause, *more: str) -> str:
     """Return one line: what went wrong, then in brackets where, and what else the caller has to say about it."""
     text, where = _split_message(cause.message)
-    # Of a hang the coordinator speaks first, and the stacks that it adds have no last word.
-    said = text.partition("\n")[0] if cause.kind is FactKind.HANG else headline_of_output(text)
+    said = _headline_of_cause(cause.kind, text)
     if not said:
         said = cause.code or "of unknown cause"
     elif cause.code and cause.code.startswith("SIG") and cause.code not in said:
         said = f"{cause.code}: {said}"
     brackets = "; ".join(filter(None, (", ".join([*where, *_place_of_cause(cause)]), *more)))
     return f"{said} ({brackets})" if brackets else said
+
+
+def _headline_of_cause(kind: FactKind | None, text: str) -> str:
+    """Return the line of a cause's text that says what went wrong."""
+    first, found = text.partition("\n")[0], headline_of_output(text)
+    # Of a hang the coordinator speaks first, and the stacks that it adds have no last word. Nor has what a script that
+    # ended well has printed.
+    ended_well = kind is FactKind.SCRIPT_ENDED and first.endswith("(exit 0)") and not _EXCEPTION.match(found)
+    return first if kind is FactKind.HANG or ended_well else found
 
 
 def report_of_cause(cause: Cause, *more: str) -> str:

@@ -81,3 +81,16 @@ def test_of_a_hang_the_sentence_comes_before_the_stacks() -> None:
     stack = 'rank 1 stands here:\nFile "train.py", line 153 in at\nFile "transport.py", line 211 in _read'
     cause = Cause(FactKind.HANG, code="Hang", node_name="node-1", first_rank=1, num_ranks=1, message=f"{told}\n{stack}")
     assert sentence_of_cause(cause) == f"{told} (node-1, rank 1)"
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("(exit 0)\nhi there", "the start script ended without calling torchrun or msrun (exit 0)"),
+        ("(exit 0)\nKeyError: 'RANK'\ndone", "KeyError: 'RANK'"),
+        ("(exit 127)\nbash: no-such.sh: No such file", "bash: no-such.sh: No such file"),
+    ],
+)
+def test_what_a_script_printed_that_ended_well_is_no_reason(output: str, said: str) -> None:
+    message = f"the start script ended without calling torchrun or msrun {output}"
+    assert sentence_of_cause(Cause(FactKind.SCRIPT_ENDED, message=message)) == said
