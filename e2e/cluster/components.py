@@ -69,6 +69,11 @@ class RunLayout:
         return self.directory / "pki"
 
     @property
+    def programs(self) -> Path:
+        """Programs of the run under their plain names."""
+        return self.directory / "bin"
+
+    @property
     def audit_log(self) -> Path:
         """The API server's audit log, one JSON object per line."""
         return self.directory / "logs" / "audit.jsonl"

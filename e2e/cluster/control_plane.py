@@ -219,7 +219,7 @@ class ControlPlane:
 
 def _link(layout: RunLayout, program: str) -> Path:
     """A program under its plain name in the run: clients call themselves by it in the audit log."""
-    link = layout.directory / "bin" / program
+    link = layout.programs / program
     link.parent.mkdir(exist_ok=True)
     if not link.is_symlink():
         with contextlib.suppress(FileExistsError):  # another process that joined was faster

@@ -21,7 +21,7 @@ from e2e.cluster.rest import ApiError
 from e2e.cluster.run import Run, RunError
 from e2e.demo.acts import ACTIONS, FEWEST_STEPS, STAY_STEPS, STEPS, Demo, Outcome, Switches
 from e2e.demo.observer import DemoError
-from e2e.demo.recording import Recording
+from e2e.demo.recording import COLUMNS, Recording
 from e2e.demo.screen import Screen
 from e2e.demo.table import last_line, report
 from e2e.nodes.control import ControlError
@@ -81,9 +81,10 @@ def main() -> int:
         return 1
     if outcome is None:
         return 1
+    said = last_line(outcome.faults, outcome.recovered, outcome.weights_equal)
     if recording is not None and outcome.recoveries:
-        recording.write(options.record, report(outcome.recoveries))
-    screen.text(last_line(outcome.faults, outcome.recovered, outcome.weights_equal))
+        recording.write(options.record, f"{report(outcome.recoveries, width=COLUMNS)}\n\n{said}")
+    screen.text(said)
     return 0 if outcome.is_success else 1
 
 

@@ -8,6 +8,7 @@ Hajob. Steps and not seconds say when a fault is due, so that a slow machine see
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,6 +67,12 @@ MENU: Final = (
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 END_SECONDS = 240.0
+
+
+def line_for_terminal(plane: ControlPlane) -> str:
+    """A line for a shell, after which kubectl and its plugin are there and speak to this cluster."""
+    directories = [plane.layout.programs, Path(sys.executable).parent]
+    return f"export KUBECONFIG={plane.kubeconfig} PATH={':'.join(map(str, directories))}:$PATH"
 
 
 @dataclass
@@ -206,7 +213,8 @@ class Demo:
         )
 
         def begun(plane: ControlPlane) -> None:
-            self.screen.say(f"  kubectl --kubeconfig={plane.kubeconfig} shows it while it lasts")
+            self.screen.say("  for kubectl and kubectl hajob in another terminal, while it lasts:")
+            self.screen.text(line_for_terminal(plane))
             self.screen.begin(f"starting {'eight' if more else 'seven'} {kind}; installing CRD and two operators")
 
         self.rig = providers.start(self.run, layout, begun)

@@ -41,12 +41,16 @@ STANDS = frozenset({"Recovering", "Restarting", "Held", "OnHold", "Saving", "Pau
 
 @dataclass(frozen=True)
 class ShownRank:
-    """One rank: its newest process, the newest step it has finished (0: none yet), and what it does."""
+    """One rank: its newest process, the newest step it has finished (0: none yet), and what it does.
+
+    `began` is when the process first said something, in milliseconds since 1970; 0: not told.
+    """
 
     number: int
     pid: int
     step: int = 0
     does: str = "starting"
+    began: int = 0
 
 
 @dataclass(frozen=True)
@@ -220,10 +224,11 @@ def rank_now(rank: ShownRank, board: Board, gone: Mapping[int, LostProcess]) -> 
 def rank_after(rank: ShownRank | None, event: Object) -> ShownRank:
     """A rank after one more line of its event log; a line of a new process starts it anew, with the steps kept."""
     number, pid, name = int(event["rank"]), int(event["pid"]), str(event["event"])
+    began = int(event.get("t", 0)) // 1_000_000
     if rank is None:
-        rank = ShownRank(number, pid)
+        rank = ShownRank(number, pid, began=began)
     elif rank.pid != pid and name in STARTING:
-        rank = replace(rank, pid=pid)
+        rank = replace(rank, pid=pid, began=began)
     if rank.pid != pid:
         return rank  # a process that has a successor
     step = int(event["step"]) if name == "step_end" else rank.step

@@ -6,7 +6,10 @@ always as high as before: what a terminal has scrolled away cannot be drawn over
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
@@ -43,6 +46,8 @@ PHASE_STYLES = {
 }
 BAR_WIDTH = 40
 COLUMN_WIDTH = 8
+ROOMY_WIDTH = 12
+"""Of a column where there is room: what a rank does has as many letters at most, so no column moves."""
 MOST_INCIDENTS = 3
 PHASES_WIDTH = 16
 HAPPENED_WIDTH = 34
@@ -52,7 +57,7 @@ def picture(board: Board, doing: str, spinner: Spinner | None = None) -> Rendera
     """The whole picture; `doing` says what the demo is at, `spinner` that it lives."""
     parts: list[RenderableType] = []
     if board.nodes:
-        parts.append(nodes(board))
+        parts.append(Nodes(board))
         parts += [progress(board), counters(board), *incidents(board)]
         parts += [Text(f"also {line}", no_wrap=True, overflow="ellipsis", style="dim") for line in board.others]
     words = Text(doing, style="bold", no_wrap=True, overflow="ellipsis")
@@ -64,13 +69,26 @@ def picture(board: Board, doing: str, spinner: Spinner | None = None) -> Rendera
     return Group(*parts)
 
 
-def nodes(board: Board) -> Table:
-    """A column per node; as many lines as a node has chips, whatever is on it."""
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a board, in columns as wide as the terminal allows."""
+
+    board: Board
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Draw them."""
+        between = 2  # a blank, and the line to the next column
+        whole = len(self.board.nodes) * (ROOMY_WIDTH + between) + 1
+        yield nodes(self.board, ROOMY_WIDTH if whole <= options.max_width else COLUMN_WIDTH)
+
+
+def nodes(board: Board, width: int) -> Table:
+    """A column per node, so wide at least; as many lines as a node has chips, whatever is on it."""
     table = Table(padding=(0, 1, 0, 0))
     for node in board.nodes:
         table.add_column(
             Text(node.name, style="bold red" if node.is_off or node.trouble else "bold"),
-            min_width=COLUMN_WIDTH,
+            min_width=width,
             no_wrap=True,
             overflow="ellipsis",
         )
@@ -101,8 +119,9 @@ def progress(board: Board) -> Table:
 def counters(board: Board) -> Text:
     """What it has come to so far."""
     done = [each for each in board.incidents if each.outcome in {"Recovered", "Done"}]
+    number = len(board.incidents)
     told = [
-        f"{len(board.incidents)} incidents, {len(done)} recovered",
+        f"{number} incident{'' if number == 1 else 's'}, {len(done)} recovered",
         f"{seconds_in_words(sum(each.milliseconds for each in done))} outage",
         f"{sum(each.lost_steps for each in board.incidents)} steps again",
     ]
@@ -127,8 +146,9 @@ def incident(each: ShownIncident, first: int) -> Text:
     text.append(f"{after:>6} ", style="dim")
     text.append(f"{_cut(each.happened, HAPPENED_WIDTH):<{HAPPENED_WIDTH}} ")
     text.append(f"{each.action or '':<9}", style="green" if is_over else "bold yellow")
-    text.append(f"{seconds_in_words(each.milliseconds) if each.phases else each.outcome:>7} ", style="bold")
-    for style, width in _widths_of_phases(each):
+    # How long an open one lasts nobody has told yet: its phases so far are the short ones.
+    text.append(f"{seconds_in_words(each.milliseconds) if is_over else each.outcome:>7} ", style="bold")
+    for style, width in _widths_of_phases(each) if is_over else ():
         text.append("▇" * width, style=style)
     return text
 

@@ -132,7 +132,7 @@ class Observer:
             return
         # An incident names its ranks once: later their successors have the same numbers.
         hit = {
-            number
+            number: each.started
             for each in board.incidents
             if each.outcome == "Open" and each.action in REPLACING and each.number not in self._noted
             for number in each.ranks
@@ -141,10 +141,14 @@ class Observer:
         # A pod that was made anew elsewhere has none of the processes of the one before.
         after = board.pods_of_ranks
         moved = {number for number, pod in pods.items() if pod and after.get(number, pod) != pod}
-        for number in hit | moved:
+        for number in hit.keys() | moved:
             rank = self._ranks.get(number)
-            # One that starts already is the successor.
-            if rank is not None and rank.does not in {"starting", "ready"}:
+            # One that starts already is the successor, and so is one that began after the fault: an operator that
+            # comes late opens the incident when the rank may train again.
+            is_successor = rank is not None and (
+                rank.does in {"starting", "ready"} or rank.began > hit.get(number, rank.began)
+            )
+            if rank is not None and not is_successor:
                 self._gone.setdefault(rank.pid, LostProcess("lost", pods.get(number, "")))
 
     def _ask(self, board: Board) -> Board:

@@ -64,10 +64,16 @@ def chosen_moments(moments: Sequence[Moment]) -> list[Moment]:
     for doing in dict.fromkeys(each.doing for each in moments):
         of_this = [each for each in moments if each.doing == doing]
         stands = [each for each in of_this if each.board.state not in {"Running", "Complete", ""}]
-        # The middle of a recovery: some ranks are lost by then, others are on their way.
-        chosen += [stands[len(stands) // 2]] if stands else []
+        chosen += [_most_telling(stands)] if stands else []
         chosen += [of_this[-1]] if of_this[-1] not in chosen else []
     return chosen
+
+
+def _most_telling(stands: Sequence[Moment]) -> Moment:
+    """Return the moment in which ranks do most different things: some are lost, others wait or start."""
+    kinds = [len({rank.does for rank in each.board.ranks.values()}) for each in stands]
+    most = [each for each, number in zip(stands, kinds, strict=True) if number == max(kinds)]
+    return most[len(most) // 2]
 
 
 def _screen(seconds: float, shown: RenderableType) -> RenderableType:

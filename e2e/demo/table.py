@@ -14,7 +14,7 @@ from e2e.harness.account import Recovery
 WIDTH = 80
 
 
-def report(recoveries: Sequence[Recovery], writes: Sequence[str] = ()) -> str:
+def report(recoveries: Sequence[Recovery], writes: Sequence[str] = (), width: int = WIDTH) -> str:
     """The table, without colours and trailing blanks; times are seconds since the last step all ranks had in common."""
     table = Table(box=box.ASCII_DOUBLE_HEAD, padding=(0, 0, 0, 1))  # six faults on 80 characters
     table.add_column("fault", no_wrap=True)
@@ -23,7 +23,7 @@ def report(recoveries: Sequence[Recovery], writes: Sequence[str] = ()) -> str:
     for name, cells in rows(recoveries):
         table.add_row(name, *cells)
     output = io.StringIO()
-    Console(file=output, width=WIDTH, color_system=None, legacy_windows=False).print(table)
+    Console(file=output, width=width, color_system=None, legacy_windows=False).print(table)
     text = "\n".join(line.rstrip() for line in output.getvalue().splitlines())
     return "\n".join([text, *(f"API writes: {each}" for each in writes)])
 

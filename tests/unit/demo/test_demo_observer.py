@@ -84,6 +84,21 @@ def test_ranks_stand_lost_or_still_while_a_job_recovers(tmp_path: Path) -> None:
     assert watching.board.step == 7, "frozen"
 
 
+def test_who_trains_again_before_its_incident_is_not_lost(tmp_path: Path) -> None:
+    """While an operator or a coordinator takes over, an incident is opened late."""
+    job, watching = watched(tmp_path, RUNNING)
+    began = {"rank": 0, "pid": 2, "t": 1_767_225_600_900_000_000}
+    lines = [{**began, "event": "exec"}, {**began, "event": "step_end", "step": 8}]
+    with (tmp_path / "events-rank0.jsonl").open("a") as log:
+        log.writelines(json.dumps(each) + "\n" for each in lines)
+    watching.look()
+    job.answer = recovering(action="InPlace")
+    job.answer["incidents"][0]["startTime"] = "2026-01-01T00:00:00Z"
+    assert watching.look().ranks[0].does == "waits"
+    job.answer = RUNNING
+    assert watching.look().ranks[0].does == "training"
+
+
 def test_a_planned_move_loses_no_rank(tmp_path: Path) -> None:
     job, watching = watched(tmp_path, RUNNING)
     watching.look()

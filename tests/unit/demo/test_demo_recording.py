@@ -31,6 +31,13 @@ def test_of_each_deed_the_standstill_and_the_end_are_chosen() -> None:
     assert [moment.seconds for moment in chosen_moments(MOMENTS)] == [1, 4, 6]
 
 
+def test_the_standstill_that_shows_most_is_chosen() -> None:
+    lost = {**BOARD.ranks, 2: ShownRank(2, 102, 57, "lost"), 3: ShownRank(3, 103, 57, "starting")}
+    telling = Moment(3.5, "killing rank 3", replace(STANDS, ranks=lost))
+    moments = sorted([*MOMENTS, telling], key=lambda moment: moment.seconds)
+    assert [moment.seconds for moment in chosen_moments(moments)] == [1, 3.5, 6]
+
+
 def test_before_there_is_a_training_nothing_is_kept() -> None:
     recording = Recording()
     recording.add_moment(1, "building", Board())

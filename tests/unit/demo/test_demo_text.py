@@ -85,9 +85,30 @@ def test_a_failed_job_says_why_in_its_line() -> None:
 def test_the_grid_shows_nodes_ranks_step_and_incident() -> None:
     ranks = dict(BOARD.ranks) | {3: ShownRank(3, 103, 57, "killed")}
     text = "\n".join(drawn(picture(replace(BOARD, ranks=ranks, incidents=(INCIDENT,)), "fault 1")))
-    words = ("node-0", "0: 57", "3: killed", "free", "coordinator", "57/400", "Running", "71 ms ▇", "fault 1")
+    words = (
+        "node-0",
+        "0: 57",
+        "3: killed",
+        "free",
+        "coordinator",
+        "57/400",
+        "Running",
+        "Open",
+        "fault 1",
+        "1 incident,",
+    )
     for word in words:
         assert word in text
+    assert "▇" not in text, "the phases of an open incident are not its length"
+    over = replace(BOARD, incidents=(replace(INCIDENT, outcome="Recovered"),) * 2)
+    text = "\n".join(drawn(picture(over, "")))
+    assert all(word in text for word in ("71 ms ▇", "2 incidents, 2 recovered"))
+
+
+def test_no_column_moves_where_there_is_room() -> None:
+    at_rest = drawn(picture(BOARD, ""), 120)
+    ranks = {number: ShownRank(number, 100 + number, 57, "rejoining") for number in range(4)}
+    assert drawn(picture(replace(BOARD, ranks=ranks), ""), 120)[0] == at_rest[0]
 
 
 def test_seven_nodes_fit_on_eighty_characters() -> None:
