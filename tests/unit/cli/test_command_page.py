@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 
 import pytest
@@ -14,18 +15,28 @@ from release.generate import cli
 from tests.rigs import hardware_objects as objects
 
 COMMANDS = list(cli.commands(build_parser()))
+LANGUAGES = cli.known_languages()
 EXAMPLES = {command.prog: cli.example(command).rpartition("| ")[2] for command in COMMANDS}
 NEEDS_NO_CLUSTER = ("kubectl hajob facts", "kubectl hajob lint", "kubectl hajob simulate", "kubectl hajob survive")
 
 
-def test_the_page_is_current() -> None:
+def test_the_pages_are_current() -> None:
     assert cli.main(["--check"]) == 0
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)
 def test_every_option_of_a_command_says_what_it_means(command: object) -> None:
-    told = dict(cli.options(command))  # type: ignore[arg-type]
-    assert [name for name, meaning in told.items() if not meaning or name.endswith("None")] == []
+    for language in LANGUAGES.values():
+        told = dict(cli.options(command, language))  # type: ignore[arg-type]
+        assert [name for name, meaning in told.items() if not meaning or name.endswith("None")] == []
+
+
+def test_no_sentence_of_the_chinese_page_is_english() -> None:
+    page = cli.page_of_language(LANGUAGES["docs/user/cli.zh.md"])
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    sentences = [line for line in page.splitlines() if line.endswith(("。", "."))]
+    assert len(rows) > 100
+    assert [line for line in (*rows, *sentences) if not re.search("[\u4e00-\u9fff]", line)] == []
 
 
 @pytest.mark.parametrize("prog", EXAMPLES)

@@ -52,6 +52,7 @@ def test_there_are_chinese_pages() -> None:
         "docs/admin/install.zh.md",
         "docs/admin/remedies.zh.md",
         "docs/admin/troubleshooting.zh.md",
+        "docs/user/cli.zh.md",
         "docs/user/quick-start.zh.md",
         "docs/user/taskd.zh.md",
         "docs/user/terms.zh.md",
@@ -64,6 +65,19 @@ def test_headings_snippets_and_tables_are_the_same(page: Path) -> None:
     assert headings_of(page) == headings_of(english)
     assert snippets_of(page) == snippets_of(english)
     assert tables_of(page) == tables_of(english)
+
+
+def links_of(page: Path) -> set[str]:
+    """Return what a page leads to, Chinese pages and pictures by their English names; not the page itself."""
+    found = re.findall(r"\]\(([^)\s]+)\)", without_snippets(page))
+    targets = {re.sub(r"[.-]zh(?=\.\w+$)", "", target.partition("#")[0]) for target in found}
+    return targets - {english_of(page).name, ""}
+
+
+@pytest.mark.parametrize("page", CHINESE, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_links_lead_to_the_same_pages(page: Path) -> None:
+    """What the English page leads to, the Chinese one leads to, too; it may lead to more that is in Chinese."""
+    assert links_of(english_of(page)) - links_of(page) == set()
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: str(page.relative_to(CHECKOUT)))
