@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,19 @@ def test_a_command_line_of_a_page_is_parsed(page: Path) -> None:
         except SystemExit:
             wrong.append(command)
     assert wrong == []
+
+
+def test_the_change_of_a_script_applies_to_it() -> None:
+    """The page promises ten lines: they are changed where the script has them, and bash reads what comes out."""
+    page = CHECKOUT / "docs/user/from-script-to-job.md"
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    script = next(text for language, text in blocks if language == "sh" and "torchrun" in text).splitlines()
+    change = next(text for language, text in blocks if language == "diff").splitlines()
+    assert sum(line[0] in "+-" for line in change) == 10
+    before = [line[1:] for line in change if line[0] in " -"]
+    (at,) = [place for place in range(len(script)) if script[place : place + len(before)] == before]
+    changed = [*script[:at], *(line[1:] for line in change if line[0] in " +"), *script[at + len(before) :]]
+    done = subprocess.run(["bash", "-n"], input="\n".join(changed), text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    launch = shlex.split(" ".join(changed[changed.index("PP=1") + 1 :]).replace("\\", ""))
+    assert {"--bf16", "--use-distributed-optimizer", "--save-interval", "--save", "--load"} <= set(launch)
