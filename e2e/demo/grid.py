@@ -123,7 +123,7 @@ def counters(board: Board) -> Text:
     told = [
         f"{number} incident{'' if number == 1 else 's'}, {len(done)} recovered",
         f"{seconds_in_words(sum(each.milliseconds for each in done))} outage",
-        f"{sum(each.lost_steps for each in board.incidents)} steps again",
+        f"steps again {sum(each.lost_steps for each in board.incidents)}",
     ]
     told += [f"goodput {board.goodput}"] if board.goodput else []
     told += [f"{board.step_time} a step"] if board.step_time else []

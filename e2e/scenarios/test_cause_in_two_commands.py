@@ -65,6 +65,10 @@ TRAININGS: Final = {
         fault="rank=1 step=25 at=update do=hang always=1",
         spec={"recovery": {"hang": {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}}},
     ),
+    "blocks": Wrong(
+        ("NoRankStarted", "torchrun", "in blocks-0, blocks-1", "it waits for something", "kubectl logs POD -c trainer"),
+        container={"command": ["bash", "-c", "while true; do sleep 600; done"]},
+    ),
     "hangs-at-once": Wrong(
         ("NoStepEnded", "not registered with MindIO: rank 1", "no rank computes", "kubectl hajob stacks"),
         fault="rank=1 at=startup do=hang always=1",

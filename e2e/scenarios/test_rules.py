@@ -84,7 +84,7 @@ def assert_stood_still(job: Job, hajob_logs: Logs) -> None:
     incident = job.wait_incident(2)
     cause = incident["cause"]
     assert (incident["action"], cause["code"], cause["firstRank"], cause["numRanks"]) == ("InPlace", "Hang", 1, 1)
-    assert "ranks [1] are behind" in cause["message"]
+    assert "rank 1 is behind" in cause["message"]
     assert "rank 1 stands here:" in cause["message"]
     assert "in _update" in cause["message"], "the call of the training"
     killed, _ = proof.processes(job.events())[1]

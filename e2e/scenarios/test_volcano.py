@@ -152,7 +152,7 @@ def test_what_a_job_waits_for_is_told_with_its_queue(rig: Rig) -> None:
 
     told(f"queue {queue} of Volcano: there is no such queue")
     make_queue(rig.plane, queue, {"huawei.com/Ascend910": "4"})
-    told(f"queue {queue} of Volcano is full: it may have 4 huawei.com/Ascend910 and has 0; 8 are needed")
+    told(f"queue {queue} of Volcano is full: it may have 4 huawei.com/Ascend910 and has 0; needed: 8")
     make_queue(rig.plane, queue)
     began = time.monotonic()
     job.wait_step(5)

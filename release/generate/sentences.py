@@ -34,6 +34,7 @@ SPOKEN: Final = (
     "faults/rules",
     "kube/credentials.py",
     "kube/http.py",
+    "kube/kubeconfig.py",
     "job",
     "job/policies",
     "job/status",
@@ -90,7 +91,7 @@ _WORDS_OF_TABLES: Final = (
 )
 _COUNTED: Final = (
     *("node", "such node", "free node", "spare node", "pod", "rank", "step", "incident", "job", "chip", "file", "call"),
-    "precondition",
+    *("precondition", "time", "offence", "block", "queue", "LocalQueue", "such eviction", "silent writer"),
 )
 SHORT: Final = (
     *_WORDS_OF_TABLES.split(),

@@ -40,6 +40,7 @@ class Agent:
     powered: bool = True
     frozen: bool = False
     start_delay: float = 0.0
+    has_launched: bool = True
     lease_until: float = 0.0
     processes: dict[int, Process] = field(default_factory=dict)
     due: dict[int, tuple[float, Process]] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Agent:
             for r, p in sorted(self.processes.items())
         ]
         return pb.AgentReport(
-            launcher_ready=True,
+            launcher_ready=self.has_launched,
             ranks=states,
             facts=[*(facts or []), *said],
             steps=steps or [],

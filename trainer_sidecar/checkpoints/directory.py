@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from hajob.domain.text import counted_noun
 from trainer_sidecar.checkpoints import formats
 from trainer_sidecar.checkpoints.verdict import Look
 from trainer_sidecar.launcher.user_files import REFUSED, TEMPORARY
@@ -85,7 +86,9 @@ class Directory:
             found = readers.map(self.look_into_file, paths, timeout=self._look_all_seconds)
             yield from zip(paths, found, strict=True)
         except TimeoutError:
-            raise TimeoutError(f"reading {len(paths)} files took more than {self._look_all_seconds:.0f} s") from None
+            raise TimeoutError(
+                f"reading {counted_noun(len(paths), 'file')} took more than {self._look_all_seconds:.0f} s"
+            ) from None
         finally:
             # A read that hangs in the kernel cannot be ended: whoever waits for the verdict must not hang with it.
             readers.shutdown(wait=False, cancel_futures=True)

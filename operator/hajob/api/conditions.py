@@ -7,6 +7,7 @@ A reason belongs to one condition and one status, so that a caller names the rea
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum, StrEnum, unique
+from typing import Final
 
 from hajob.api.enums import ConditionStatus
 from hajob.api.status import Condition
@@ -138,6 +139,13 @@ class Reason(Enum):
         "NoStepEnded",
         "The ranks run, and no step has ended for a while: they load, compile, or wait for something.",
         "Run `kubectl hajob stacks JOB` twice: ranks that stand at one place both times hang; otherwise wait for them.",
+    )
+    NO_RANK_STARTED = (
+        _T.RUNNING,
+        _FALSE,
+        "NoRankStarted",
+        "All pods run, and no rank has been started for a while: a start script has not called torchrun or msrun yet.",
+        "See what it prints, `kubectl logs POD -c trainer`, and what it runs: `kubectl exec POD -c trainer -- ps -ef`.",
     )
     RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "Hajob is recovering the training from a fault.")
     FINISHING = (_T.RUNNING, _TRUE, "Finishing", "The last step has ended; the ranks save and end.")
@@ -459,6 +467,10 @@ class Reason(Enum):
         self.word = word
         self.sentence = sentence
         self.remedy = remedy
+
+
+QUIET_REASONS: Final = (Reason.NO_RANK_STARTED, Reason.NO_STEP_ENDED)
+"""Reasons of a job whose pods run and which does not get on: people are told, and nothing follows."""
 
 
 def reason_of(type_: str, word: str) -> Reason | None:

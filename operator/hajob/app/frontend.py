@@ -280,5 +280,6 @@ def connection_info(credentials: ApiCredentials) -> OperatorConnection:
         certificate_path=credentials.certificate_file or None,
         private_key_path=credentials.key_file or None,
         insecure=not credentials.verify,
+        scheme=credentials.scheme,
         token=credentials.bearer_token or None,
     )

@@ -94,7 +94,7 @@ def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str
     """Return why a PodGroup is still outside: the plugin lets one in once the cluster has all of its chips free."""
     _, message = group.newest_message("JobEnqueueFailed")
     if found := _WANTED.search(message):
-        return f"{found[1]} {resource} are wanted at once, and {found[2]} are free"
+        return f"wanted at once: {found[1]} {resource}, free: {found[2]}"
     wanted = dict(group.requests).get(resource, 0)
     return why_queue_full(group, known, resource, wanted) or message or "the job is not let in yet"
 
@@ -107,4 +107,4 @@ def why_queue_full(group: PodGroupView, known: PodGroups, resource: str, wanted:
         return ""
     limit, used = dict(queue.capability)[resource], dict(queue.allocated).get(resource, 0)
     title = _QUEUE_OF.format(group.queue)
-    return f"{title} is full: it may have {limit} {resource} and has {used}; {wanted} are needed"
+    return f"{title} is full: it may have {limit} {resource} and has {used}; needed: {wanted}"

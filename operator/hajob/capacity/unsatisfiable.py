@@ -11,6 +11,7 @@ from hajob.api.derived import nodes_per_block
 from hajob.api.spec import HATrainingJobSpec
 from hajob.capacity.demand import Demand
 from hajob.capacity.super_pods import nodes_in_whole_blocks, room_by_super_pod
+from hajob.domain.text import counted_noun
 from hajob.sources.node import NodeView
 
 _SHOWN: Final = 8
@@ -24,7 +25,7 @@ def why_none_fits(spec: HATrainingJobSpec, demand: Demand, nodes: Collection[Nod
     if not nodes:
         return ""
     if not most:
-        return f"none of {len(nodes)} nodes has {resource} (spec.accelerator.resourceName)"
+        return f"no node has {resource}, of {counted_noun(len(nodes), 'node')} (spec.accelerator.resourceName)"
     if not able:
         return f"no node has {chips} {resource}, the most is {most} (spec.accelerator.chipsPerNode)"
     if {node.name for node in able}.issubset(spec.scheduling.excluded_node_names):
@@ -51,6 +52,7 @@ def _why_no_blocks(spec: HATrainingJobSpec, demand: Demand, able: Collection[Nod
         return ""
     held = ", ".join(f"{where} has {count}" for where, count in sorted(room.items())[:_SHOWN])
     return (
-        f"{spec.num_nodes // size} blocks of {size} nodes, each in one super pod (spec.accelerator.superPodChips), are "
-        f"needed, and super pods have room for {whole // size}: {held} nodes with {demand.chips} {demand.resource}"
+        f"needs {counted_noun(spec.num_nodes // size, 'block')} of {counted_noun(size, 'node')}, each in one super pod "
+        f"(spec.accelerator.superPodChips), and super pods have room for {whole // size}; nodes with {demand.chips} "
+        f"{demand.resource}: {held}"
     )

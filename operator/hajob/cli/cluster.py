@@ -7,10 +7,8 @@ fail or end without it. Every failure is a `ClusterError` with a sentence.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hajob.api import constants as names
@@ -61,8 +59,13 @@ class KubernetesCluster:
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         from kubernetes import client
 
+        from hajob.cli.library_client import load_kubeconfig
+
         self._client: Any = client
-        api_client, self.namespace = load_kubeconfig(kubeconfig, context)
+        try:
+            api_client, self.namespace = load_kubeconfig(kubeconfig, context)
+        except ValueError as problem:
+            raise ClusterError(f"no kubeconfig can be used: {problem}") from None
         self._core: Any = client.CoreV1Api(api_client)
         self._custom: Any = client.CustomObjectsApi(api_client)
 
@@ -88,14 +91,15 @@ class KubernetesCluster:
 
         `hold` keeps its standard input open: a command that reads it knows by its end that nobody listens any more.
         """
-        from kubernetes.stream import stream, ws_client
+        from kubernetes.stream import stream
         from websocket import WebSocketException
+
+        from hajob.cli.library_client import websocket_call
 
         what = f"a command in pod {container.pod} (the right to get and create pods/exec is needed)"
         with self._failures_told(what):
-            # by itself the client also keeps everything that it has read, however long one follows
             connection = stream.func(
-                partial(ws_client.websocket_call, capture_all=False),
+                websocket_call(self._core.api_client),
                 None,
                 self._core.connect_get_namespaced_pod_exec,
                 container.pod,
@@ -204,53 +208,3 @@ def sentence_of_refusal(body: Any, usual: str) -> str:  # noqa: ANN401  the clie
         return str(json.loads(body)["message"])
     except (TypeError, ValueError, KeyError):
         return usual
-
-
-class _KeptErrors(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
-@contextmanager
-def _errors_logged() -> Iterator[list[str]]:
-    """Yield what is logged as an error meanwhile: that a program of a kubeconfig gave no token is told nowhere else."""
-    kept, root = _KeptErrors(), logging.getLogger()
-    root.addHandler(kept)
-    try:
-        yield kept.said
-    finally:
-        root.removeHandler(kept)
-
-
-def load_kubeconfig(kubeconfig: str | None, context: str | None) -> tuple[Any, str]:
-    """Return a client of the package kubernetes, and the namespace that is meant where none is named.
-
-    Args:
-        kubeconfig: a file; None: `$KUBECONFIG` or the usual one.
-        context: of the kubeconfig; None: the current one.
-
-    Raises:
-        ClusterError: there is no kubeconfig, or it cannot be used.
-    """
-    from kubernetes import config
-
-    try:
-        with _errors_logged() as errors:
-            api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
-        contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
-    except (config.ConfigException, OSError, ValueError) as problem:
-        raise ClusterError(f"no kubeconfig can be used: {problem}") from None
-    except ImportError:  # PySocks, which is not installed with this
-        raise ClusterError(
-            "no kubeconfig can be used: its proxy is SOCKS, and only http and https are supported"
-        ) from None
-    # The package would go on as nobody, and the server's refusal would name the wrong cause.
-    if errors and not (api_client.configuration.api_key or api_client.configuration.cert_file):
-        why = " ".join(errors[-1].split())
-        raise ClusterError(f"no kubeconfig can be used: {why}")
-    chosen = next((each for each in contexts if each["name"] == context), active)
-    return api_client, chosen["context"].get("namespace") or "default"

@@ -13,7 +13,7 @@ from typing import Final
 from hajob.api.base import Json
 from hajob.cli.diagnosis import Finding, Grade
 from hajob.cli.workloads import containers_of_workload, place_of_object
-from hajob.domain.text import first_of_list
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.sources.device_plugin import command_line_of
 from hajob.sources.reading import mapping, name_of_object, text
 
@@ -139,7 +139,8 @@ def _finding_of_volcano(schedulers: list[str], jobs: Sequence[Json]) -> Finding:
     said = f"{_SCHEDULER_NAME} ({first_of_list(schedulers)}) may run"
     if not others:
         return Finding(Grade.FINE, ABOUT, f"{said}: no job of Hajob has another scheduler")
-    message = f"{said}; {len(others)} jobs of Hajob have another scheduler, and both count the same chips as free"
+    some = counted_noun(len(others), "job")
+    message = f"{said}; with another scheduler: {some} of Hajob, and both count the same chips as free"
     do = "give them node pools of their own, or set scheduling.gangPolicy: Volcano (docs/admin/admin.md#beside)"
     return Finding(Grade.NOTE, ABOUT, message, do)
 

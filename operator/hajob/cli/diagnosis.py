@@ -14,7 +14,7 @@ from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason, reason_of
 from hajob.api.crd_difference import CRD_NAMES, compare_crd
 from hajob.domain.hardware import ClusterFact
-from hajob.domain.text import first_of_list, last_lines
+from hajob.domain.text import counted_noun, first_of_list, last_lines
 from hajob.faults.rules import settings as fault_settings
 from hajob.plan.protection import remedy_of_precondition
 from hajob.sources import device_info, node, pod, registry
@@ -176,7 +176,7 @@ def findings_of_unread(gathered: Gathered) -> Iterator[Finding]:
     if rights := list(dict.fromkeys(right for found in lacking.values() for right in found)):
         looks = [look for look, found in lacking.items() if found]
         message = (
-            f"{len(looks)} of {len(gathered.looks)} checks need more rights: {', '.join(looks)}; "
+            f"more rights are needed for {len(looks)} of {len(gathered.looks)} checks: {', '.join(looks)}; "
             f"what is missing is to {'; to '.join(rights)}"
         )
         yield Finding(Grade.UNKNOWN, "rights", message, "ask an admin for these rights, or to run this command")
@@ -269,12 +269,13 @@ def _findings_of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Fin
     missing = [name for name in chips if f"mindx-dl-deviceinfo-{name}" not in told]
     if missing:
         message = (
-            f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {first_of_list(missing)}"
+            f"nodes with chips that have no mindx-dl-deviceinfo: {len(missing)} of {len(chips)}, "
+            f"{first_of_list(missing)}"
         )
         do = "check the device plugin there: Hajob does not see faults of these chips"
         yield Finding(Grade.PROBLEM, "sources", message, do)
     if faults.silent:
-        message = f"{len(faults.silent)} writers are silent: {first_of_list(faults.silent)}"
+        message = f"{counted_noun(len(faults.silent), 'silent writer')}: {first_of_list(faults.silent)}"
         yield Finding(
             Grade.PROBLEM,
             "sources",
@@ -309,7 +310,9 @@ def _findings_of_standing(gathered: Gathered, faults: FaultsRead) -> Iterator[Fi
     if len(harmful) > MOST_SHOWN:
         nodes = len({fact.node for fact in harmful})
         yield Finding(
-            Grade.NOTE, "faults", f"and {len(harmful) - MOST_SHOWN} more; {len(harmful)} on {nodes} nodes in all"
+            Grade.NOTE,
+            "faults",
+            f"and {len(harmful) - MOST_SHOWN} more; {len(harmful)} on {counted_noun(nodes, 'node')} in all",
         )
     if not harmful and Look.SOURCES not in gathered.unread:
         yield Finding(Grade.FINE, "faults", "no fault of nodes or chips")

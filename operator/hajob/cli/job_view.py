@@ -27,8 +27,8 @@ _MESSAGE_OF: Final = {
     "Unprotected": ("CoordinatorReady",),
 }
 """The conditions that say why a job is in a state, in the order in which they are asked."""
-_QUIET: Final = "NoStepEnded"
-"""Reason of a job whose ranks run and end no step; `hajob.api.conditions` takes too long to load for each command."""
+_QUIET: Final = ("NoRankStarted", "NoStepEnded")
+"""Reasons of a job whose pods run and end no step; `hajob.api.conditions` takes too long to load for each command."""
 _SIZES: Final = ("tensor", "pipeline", "context", "expert")
 _GOOD: Final = {"Held": "False", "Failed": "False", "Degraded": "False", "Shrunk": "False"}
 """The status of a condition that has nothing to say, where it is not True."""
@@ -129,9 +129,9 @@ class JobView:
 
     @property
     def _quiet_message(self) -> str:
-        """Return what is said of a job whose ranks run and end no step; empty of any other."""
+        """Return what is said of a job whose pods run and end no step; empty of any other."""
         running = self.condition("Running")
-        return text(running.get("message")) if running.get("reason") == _QUIET else ""
+        return text(running.get("message")) if running.get("reason") in _QUIET else ""
 
     @property
     def degradation(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from hajob.api import constants as names
+from hajob.domain.text import counted_noun
 from hajob.sources.reading import is_integer, items, mapping, text
 
 KEY: Final = "controller_manager_config.yaml"
@@ -111,7 +112,7 @@ class KueueConfiguration:
         if is_integer(limit):
             return (
                 f"waitForPodsReady evicts a job whose pods do not all run within {within}, and deactivates it after "
-                f"{limit} such evictions"
+                f"{counted_noun(limit, 'such eviction')}"
             )
         return f"waitForPodsReady evicts a job whose pods do not all run within {within}"
 

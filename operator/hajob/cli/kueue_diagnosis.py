@@ -15,6 +15,7 @@ from hajob.api.base import Json
 from hajob.cli.diagnosis import Finding, Grade, title_of_job
 from hajob.cli.kueue_configuration import KNOWN_OWNER, KueueConfiguration, labels_of_namespace, matches_selector
 from hajob.cli.workloads import is_switched_on
+from hajob.domain.text import counted_noun
 from hajob.sources.reading import items, mapping, name_of_object, text
 
 CONFIGURATION: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
@@ -70,7 +71,9 @@ def findings_of_kueue(
     told = "and this operator serves jobs of it" if serves else "and this operator does not serve jobs of it"
     grade = Grade.FINE if serves or operator is None else Grade.NOTE
     do = f"set kueue.enabled in the chart for jobs with the label {names.LABEL_QUEUE} ({_PAGE})"
-    yield Finding(grade, "Kueue", f"is installed, with {len(gathered.local_queues)} LocalQueues, {told}", do)
+    yield Finding(
+        grade, "Kueue", f"is installed, with {counted_noun(len(gathered.local_queues), 'LocalQueue')}, {told}", do
+    )
     configuration = KueueConfiguration.of_config_map(gathered.configuration)
     if queued and (late := configuration.words_on_pods_ready):
         do_late = "make its timeout longer than your largest image takes to be pulled on every node"

@@ -29,7 +29,7 @@ from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answe
 from hajob.clock import SystemClock
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact
-from hajob.domain.text import first_of_list
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.sources import node as node_source
 from hajob.sources.pod import view_of_foreign_pod
 from hajob.sources.reading import mapping, name_of_object, text
@@ -211,7 +211,7 @@ def what_keeps_out(row: NodeRow, now_ms: int) -> str:
     if row.quarantine:
         spec, status = mapping(row.quarantine.get("spec")), mapping(row.quarantine.get("status"))
         until = time_of_day(spec.get("expireTime"), now_ms) or "its faults are gone"
-        offences = f", {status['offences']} offences" if status.get("offences") else ""
+        offences = f", {counted_noun(status['offences'], 'offence')}" if status.get("offences") else ""
         told.append(f"{spec.get('reason')}, until {until}{offences}")
     told += [f"{fact.level}: {fact.message}" if fact.level else fact.message for fact in row.faults]
     if row.view.is_to_be_emptied and row.state != "cordoned":
@@ -232,7 +232,7 @@ def count_by_state(rows: Sequence[NodeRow]) -> dict[str, int]:
 
 def _count_in_words(rows: Sequence[NodeRow]) -> str:
     counts = count_by_state(rows)
-    return f"{len(rows)} nodes: {', '.join(f'{number} {state}' for state, number in counts.items())}"
+    return f"{counted_noun(len(rows), 'node')}: {', '.join(f'{number} {state}' for state, number in counts.items())}"
 
 
 def _sort_key_of_name(name: str) -> tuple[str, int, str]:

@@ -140,5 +140,5 @@ def _lines_of_incidents(
     least = "" if all_known else f" at least; the status keeps the newest {MAX_INCIDENTS} only"
     yield (
         f"{counted_noun(totals['number'], 'incident')}{while_in_words} ({actions}){least}: "
-        f"{short_duration(totals['outageMilliseconds'])} outage, {totals['lostSteps']} steps done again"
+        f"{short_duration(totals['outageMilliseconds'])} outage, {counted_noun(totals['lostSteps'], 'step')} done again"
     )

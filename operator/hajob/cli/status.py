@@ -14,6 +14,7 @@ from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.domain.goodput import ASKED_FOR, Bucket
+from hajob.domain.text import counted_noun
 from hajob.sources import pod as pod_source
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
@@ -73,7 +74,10 @@ def _headline_of_job(job: JobView) -> str:
     spec, effective = job.spec, mapping(job.status.get("effective"))
     product = text(mapping(spec.get("accelerator")).get("product"))
     chips = parse_whole_number(effective.get("chipsPerNode"))
-    shape = f"{product}, {spec.get('numNodes')} nodes" + (f" x {chips} chips" if chips else "")
+    nodes = parse_whole_number(spec.get("numNodes")) or 0
+    shape = f"{product}, {counted_noun(nodes, 'node')}"
+    if chips:
+        shape += f" x {chips} chip" if chips == 1 else f" x {chips} chips"
     shape += "".join(f", {word} {size}" for word, size in job.parallel_sizes().items())
     data = text(job.summary.get("size"))
     return f"{job.name}  {job.namespace}   {job.state_with_reason}   {job.age()}   {shape}, data {data or '?'}"
@@ -188,6 +192,6 @@ def _lines_of_incidents(job: JobView) -> Iterator[str]:
     number = len(job.incidents)
     lost = sum(parse_whole_number(one.get("lostSteps")) or 0 for one in job.incidents)
     opened = sum(one.get("outcome") == "Open" for one in job.incidents)
-    told = f"incidents {number}{'+' if number >= 16 else ''}, {opened} open, {lost} steps done again"
+    told = f"incidents {number}{'+' if number >= 16 else ''}, {opened} open, {counted_noun(lost, 'step')} done again"
     yield f"{told}   newest: {time_of_day(newest.get('startTime'), job.now_ms)} {text(newest.get('message'))}".rstrip()
     yield f"          kubectl hajob timeline {job.name} -n {job.namespace}"

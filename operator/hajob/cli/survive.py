@@ -153,7 +153,7 @@ def answer_for_losses(
     """
     layout = layout_from_spec(spec)
     if not 1 <= nodes <= layout.num_nodes:
-        raise HajobInputError(f"--nodes {nodes}: {name} has {layout.num_nodes} nodes")
+        raise HajobInputError(f"--nodes {nodes}: {name} has {counted_noun(layout.num_nodes, 'node')}")
     if free_nodes < 0:
         raise HajobInputError(f"--free-nodes {free_nodes}: give 0 or more")
     whole = comb(layout.num_nodes, nodes)

@@ -176,7 +176,7 @@ def _total_of_incidents(job: JobView) -> Iterator[str]:
     each = f", {short_duration(total // len(done))} on average" if done else ""
     listed = counted_noun(len(job.incidents), "incident")
     told = f"total: {listed}, {len(done)} recovered, {short_duration(total)} outage{each}"
-    yield f"{told}, {lost} steps done again   (--incident N shows everything of one)"
+    yield f"{told}, {counted_noun(lost, 'step')} done again   (--incident N shows everything of one)"
 
 
 def _lines_of_incident(incident: Mapping[str, Any]) -> Iterator[str]:

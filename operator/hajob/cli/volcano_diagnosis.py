@@ -19,7 +19,7 @@ from hajob.capacity.demand import Demand
 from hajob.capacity.parts_of_nodes import PluginPod, chips_of_whole_nodes, nodes_of_demand, why_parts_refused
 from hajob.cli.diagnosis import Finding, Grade, title_of_job
 from hajob.cli.workloads import containers_of_workload, is_switched_on, place_of_object
-from hajob.domain.text import first_of_list
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.plan.policy import layout_from_spec
 from hajob.sources.device_plugin import volcano_mode_of_plugin
 from hajob.sources.node import NodeView, node_view_of
@@ -70,7 +70,7 @@ def findings_of_schedulers(gathered: Schedulers, jobs: Sequence[Json], nodes: It
         told = "and this operator serves jobs of it" if served else "and this operator does not serve jobs of it"
         grade = Grade.FINE if served or gathered.operator is None else Grade.NOTE
         do = f"set volcano.enabled in the chart for gangPolicy: Volcano ({_PAGE})"
-        yield Finding(grade, "Volcano", f"is installed, with {len(gathered.queues)} queues, {told}", do)
+        yield Finding(grade, "Volcano", f"is installed, with {counted_noun(len(gathered.queues), 'queue')}, {told}", do)
     elif any(in_volcano_mode for _, in_volcano_mode in plugins):
         yield Finding(
             Grade.NOTE,
@@ -93,7 +93,7 @@ def _findings_of_super_pods(nodes: Iterable[NodeView]) -> Iterator[Finding]:
         yield Finding(
             Grade.NOTE,
             "super pods",
-            f"{len(without)} nodes with chips have no label {names.LABEL_NODE_SUPER_POD} ({shown}): "
+            f"no label {names.LABEL_NODE_SUPER_POD} on {counted_noun(len(without), 'node')} with chips ({shown}): "
             "jobs with superPodChips put no replacement there",
             f"the device plugin writes it on A3 nodes; see its log ({_PAGE})",
         )

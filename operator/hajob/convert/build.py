@@ -26,6 +26,7 @@ from hajob.convert.pod_template import (
     without_words_of_others,
 )
 from hajob.domain.patience import LONGEST_WAIT_SECONDS
+from hajob.domain.text import counted_noun
 from hajob.pods.rank_pod import innermost_mount
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
@@ -72,8 +73,8 @@ def build_job(job: ForeignJob, found: Findings) -> Json | None:
     spec["accelerator"] = _accelerator_of_pods(job, group, resource, chips, found)
     if "chipsPerNode" in spec["accelerator"] and spec["numNodes"] > 1:
         found.ask_person(
-            f"spec.numNodes: {spec['numNodes']} pods of {chips} chips; each gets a node of its own, so fewer and "
-            "larger ones may fit better"
+            f"spec.numNodes: {spec['numNodes']} pods of {counted_noun(chips, 'chip')}; each gets a node of its own, "
+            "so fewer and larger ones may fit better"
         )
     spec["parallelism"] = _parallelism_of_command(spec, words, found)
     spec["checkpoint"] = {"path": _checkpoint_path_on_volume(template, words, found)}
@@ -191,7 +192,8 @@ def _parallelism_of_command(spec: Json, words: list[str], found: Findings) -> Js
     if not fits:
         named = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
         found.ask_person(
-            f"spec.parallelism: the command names {named}: no divisors of {spec['numNodes'] * chips} chips"
+            f"spec.parallelism: the command names {named}: "
+            f"no divisors of {counted_noun(spec['numNodes'] * chips, 'chip')}"
         )
         return {"tensor": 1}
     if "tensor" not in degrees:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from hajob.domain.errors import LayoutError, RankError
+from hajob.domain.text import counted_noun
 
 
 class RankOrder(StrEnum):
@@ -93,7 +94,8 @@ class Layout:
         data, rest = divmod(world, self.tensor * self.pipeline * self.context)
         if rest or not data:
             raise LayoutError(
-                f"{world} ranks ({self.num_nodes} nodes x {self.chips_per_node} chips) are not a multiple of "
+                f"{counted_noun(world, 'rank')} ({counted_noun(self.num_nodes, 'node')} x "
+                f"{counted_noun(self.chips_per_node, 'chip')}): no multiple of "
                 f"tensor {self.tensor} x pipeline {self.pipeline} x context {self.context}"
             )
         # The class is frozen, because layouts are keys of caches: what is derived is set past that.
@@ -115,8 +117,8 @@ class Layout:
         expert_data, rest = divmod(world, width * self.pipeline)
         if self.has_expert_grid and (rest or not expert_data):
             raise LayoutError(
-                f"{world} ranks are not a multiple of expert tensor {self.expert_tensor} x expert {self.expert} x "
-                f"pipeline {self.pipeline}"
+                f"{counted_noun(world, 'rank')}: no multiple of expert tensor {self.expert_tensor} x "
+                f"expert {self.expert} x pipeline {self.pipeline}"
             )
         # With the pipeline in the middle, both grids cut the world into stages at the same places only if their blocks
         # are of one width; with the pipeline outermost each stage is one run of ranks in either grid.
@@ -134,13 +136,14 @@ class Layout:
     def check_rank(self, rank: int) -> int:
         """Return the rank, or raise `RankError` when it is outside the world."""
         if not 0 <= rank < self.world_size:
-            raise RankError(f"rank {rank} is outside the world of {self.world_size} ranks (0 to {self.world_size - 1})")
+            ranks = counted_noun(self.world_size, "rank")
+            raise RankError(f"rank {rank} is outside the world of {ranks} (0 to {self.world_size - 1})")
         return rank
 
     def check_node(self, node_rank: int) -> int:
         """Return the node rank, or raise `RankError` when the job has no such node."""
         if not 0 <= node_rank < self.num_nodes:
-            raise RankError(f"node rank {node_rank} is outside the job of {self.num_nodes} nodes")
+            raise RankError(f"node rank {node_rank} is outside the job of {counted_noun(self.num_nodes, 'node')}")
         return node_rank
 
     def node_of_rank(self, rank: int) -> int:

@@ -21,6 +21,7 @@ from hajob.api.event_reasons import EventReason
 from hajob.backoff import Backoff
 from hajob.capacity.gang import Claim
 from hajob.clock import Alarm
+from hajob.domain.text import counted_noun
 from hajob.job.admission import REFUSALS, Admission
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
@@ -373,7 +374,7 @@ class ReconcileLoop:
             await self._apply_changes(self._applier.changes_to_try(changes))
             if self._clock.monotonic() >= said_at:
                 named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
-                told = f"{len(pods)} pods have not ended, so the job stays: {named}"
+                told = f"{counted_noun(len(pods), 'pod')} still there, so the job stays: {named}"
                 self._owner.apply_seen([Announcement(EventReason.PODS_NOT_GONE, told)])
                 said_at += SAY_AGAIN_SECONDS
             await self._clock.sleep(backoff.next_delay())

@@ -1,14 +1,15 @@
 """The API server's address and the operator's credentials.
 
-Reading kubeconfigs is left to the `kubernetes` package, which knows every form of them; it is loaded only where there
-is one, because it takes 16 MiB. Paths are given, never assumed: the same operator runs in a pod, as a plain process and
-from a shell, and neither `$KUBECONFIG` nor `~/.kube` is read. A service account's token changes on disk about every
-hour, so the file is looked at again whenever it has changed, and after a 401. A kubeconfig is read again after a 401:
-the plugin that it names has another token then, and its files may be new.
+What a kubeconfig names as certificates and ways to a server is left to the `kubernetes` package; it is loaded only
+where there is one, because it takes 16 MiB. Paths are given, never assumed: the same operator runs in a pod, as a plain
+process and from a shell, and neither `$KUBECONFIG` nor `~/.kube` is read. A service account's token changes on disk
+about every hour, so the file is looked at again whenever it has changed, and after a 401. A kubeconfig is read again
+after a 401: the plugin that it names has another token then, and its files may be new.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import ssl
@@ -17,6 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
+
+from hajob.kube.kubeconfig import (
+    Headers,
+    KubeconfigError,
+    authorization_of,
+    impersonation_of,
+    read_context,
+    with_printed_credentials,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +50,8 @@ class ApiCredentials:
         verify: False accepts every server, as a kubeconfig can ask for.
         server_name: name in the server's certificate, where it is not that of the URL; empty: it is.
         proxy: URL of the HTTP proxy on the way to the server; empty: there is none.
+        impersonation: headers by which each request is one of somebody else.
+        namespace: that is meant where none is named.
     """
 
     server: str
@@ -49,7 +61,10 @@ class ApiCredentials:
     verify: bool = True
     server_name: str = ""
     proxy: str = ""
+    impersonation: Headers = ()
+    namespace: str = "default"
     _token: str = ""
+    _scheme: str = "Bearer"
     _token_file: Path | None = None
     _token_stamp: tuple[int, int] = field(default=(0, 0))
     _kubeconfig: str = ""
@@ -75,7 +90,7 @@ class ApiCredentials:
         """Return the Authorization header of a request; empty with a client certificate."""
         if self._token_file is not None:
             self._reread_token(self._token_file)
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return {"Authorization": f"{self._scheme} {self._token}"} if self._token else {}
 
     def reload_token(self) -> None:
         """Read the token again at the next request, whatever the file's time says: the server has refused it."""
@@ -97,7 +112,12 @@ class ApiCredentials:
     @property
     def bearer_token(self) -> str:
         """Return the bearer token, empty with a client certificate."""
-        return self.authorization_header().get("Authorization", "").removeprefix("Bearer ")
+        return self.authorization_header().get("Authorization", "").removeprefix(f"{self._scheme} ")
+
+    @property
+    def scheme(self) -> str:
+        """Return what stands before the token: Bearer, or Basic with a name and a password."""
+        return self._scheme
 
     def _reread_token(self, path: Path) -> None:
         """Read the token if the file has changed; an unreadable file leaves the old token in use."""
@@ -119,19 +139,25 @@ async def from_kubeconfig(path: str, context: str | None = None) -> ApiCredentia
     """
     from kubernetes.aio.client import Configuration
     from kubernetes.aio.config.config_exception import ConfigException
-    from kubernetes.aio.config.kube_config import load_kube_config
+    from kubernetes.aio.config.kube_config import load_kube_config_from_dict
 
     configuration = Configuration()
     try:
-        await load_kube_config(
-            config_file=path, context=context, client_configuration=configuration, persist_config=False
-        )
+        found = await asyncio.to_thread(lambda: with_printed_credentials(read_context(path, context)))
+        await load_kube_config_from_dict(found.as_kubeconfig(), client_configuration=configuration)
+        scheme, _, token = (
+            authorization_of(found.user) or str(configuration.api_key.get("BearerToken") or "")
+        ).partition(" ")
+    except KubeconfigError as error:
+        raise CredentialsError(f"no kubeconfig can be used: {error}") from error
     except (ConfigException, OSError, ValueError) as error:
-        raise CredentialsError(f"kubeconfig {path} cannot be used: {error}") from error
+        raise CredentialsError(f"no kubeconfig can be used: {path}: {error}") from error
+    if found.user.get("auth-provider") and not token:
+        raise CredentialsError(f"no kubeconfig can be used: {path}: its auth-provider gives no token")
     proxy = str(configuration.proxy or "")
     if proxy and urlsplit(proxy).scheme not in PROXY_SCHEMES:  # its URL may hold a password, and is not told
         supported = " and ".join(PROXY_SCHEMES)
-        raise CredentialsError(f"kubeconfig {path} cannot be used: only {supported} are supported in its proxy-url")
+        raise CredentialsError(f"no kubeconfig can be used: {path}: only {supported} are supported in its proxy-url")
     return ApiCredentials(
         str(configuration.host).rstrip("/"),
         configuration.ssl_ca_cert or "",
@@ -140,7 +166,10 @@ async def from_kubeconfig(path: str, context: str | None = None) -> ApiCredentia
         bool(configuration.verify_ssl),
         str(configuration.tls_server_name or ""),
         proxy,
-        str(configuration.api_key.get("BearerToken", "")).partition(" ")[2],
+        impersonation_of(found.user),
+        found.namespace,
+        token,
+        scheme or "Bearer",
         _kubeconfig=path,
         _context=context,
     )
@@ -178,7 +207,13 @@ async def load_credentials(kubeconfig: str, service_account_dir: str) -> ApiCred
     """Load the kubeconfig where one is given, else the service account."""
     if kubeconfig:
         try:
-            return await from_kubeconfig(kubeconfig)
+            found = await from_kubeconfig(kubeconfig)
         except CredentialsError as error:
             raise CredentialsError(f"{error}; check HAJOB_KUBECONFIG") from error
+        if found.impersonation:  # its frontend, kopf, has no way to send it
+            raise CredentialsError(
+                f"no kubeconfig can be used: {kubeconfig}: its user acts as somebody else (as), which an operator does "
+                "not; check HAJOB_KUBECONFIG"
+            )
+        return found
     return from_service_account(service_account_dir)

@@ -131,7 +131,11 @@ class HttpTransport:
                 "the connection to the API server is used outside its context: write `async with HttpKube(…) as kube`"
             )
         await self._credentials.refresh_kubeconfig()
-        headers = {**self._credentials.authorization_header(), "Content-Type": content_type}
+        headers = (
+            *self._credentials.authorization_header().items(),
+            *self._credentials.impersonation,
+            ("Content-Type", content_type),
+        )
         data = None if body is None else orjson.dumps(body)
         url = self._credentials.server + path
         try:

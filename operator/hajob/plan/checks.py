@@ -12,6 +12,7 @@ from hajob.api.enums import Framework, RestartSize, ResumePolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import CopyKind, Layout, RankOrder, Sharding
 from hajob.domain.loss import Tolerance, tolerance_of_layout
+from hajob.domain.text import counted_noun
 from hajob.plan.flags import TrainerFlags, read_flags, read_launched_command
 
 
@@ -231,8 +232,8 @@ def expert_sizes(setting: JobSetting) -> str:
     """Return the sizes that determine the experts' copies, in words."""
     layout = setting.layout
     return (
-        f"{layout.world_size} ranks, expert tensor {layout.expert_tensor}, expert {layout.expert}, pipeline "
-        f"{layout.pipeline}, copies {setting.spec.optimizer.copies}"
+        f"{counted_noun(layout.world_size, 'rank')}, expert tensor {layout.expert_tensor}, expert {layout.expert}, "
+        f"pipeline {layout.pipeline}, copies {setting.spec.optimizer.copies}"
     )
 
 

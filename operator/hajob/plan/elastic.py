@@ -7,6 +7,7 @@ from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import TAKES_THE_NODE
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
+from hajob.domain.text import counted_noun
 from hajob.plan import effects, events
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.evaluator import count_budget_uses
@@ -44,7 +45,7 @@ def adopt_isolated(context: Context) -> HandlerResult:
     whole = (node for node in layout.nodes_of_ranks(ranks) if set(ranks).issuperset(layout.ranks_of_node(node)))
     nodes = tuple(sorted({*whole, *state.shrunk.lost_nodes}))  # a pod with ranks that train stays
     shrunk = replace(state.shrunk, dropped=dropped, ranks=ranks, nodes=nodes)
-    text = f"MindIO drops {len(ranks)} ranks, Hajob expected {len(state.shrunk.ranks)}"
+    text = f"MindIO drops {counted_noun(len(ranks), 'rank')}, Hajob expected {len(state.shrunk.ranks)}"
     return replace(state, shrunk=shrunk), (effects.Announce(EventReason.DROP_SET_DIFFERS, text),)
 
 

@@ -14,6 +14,7 @@ from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.cause_words import duration_in_words, ordinal_number
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate_loss
+from hajob.domain.text import counted_noun
 from hajob.plan.policy import (
     MAINTENANCE_LIMIT,
     MAINTENANCE_WINDOW_SECONDS,
@@ -274,7 +275,7 @@ def is_loss_free(loss: Loss, state: JobState, now_ms: int) -> bool:
 
 def budget_exhausted(used: int, limits: ActionLimits) -> str:
     """Say in words that an action was taken too often."""
-    return f"budget exhausted: {used} of {limits.max_count} uses in the last {limits.window_seconds} s"
+    return f"budget exhausted: {used} of {limits.max_count} in the last {limits.window_seconds} s"
 
 
 def budgets_left(policy: Policy, state: JobState, now_ms: int) -> dict[Action, int]:
@@ -344,9 +345,8 @@ def _refusals_of_shrink(evaluator: Evaluator) -> list[Refusal]:
         words = f"data-parallel rank 0 would be dropped: {list(isolation.dropped)}"
         found.append(Refusal("RankZeroInSet", words))
     if not isolation.agrees_with_mindio:
-        words = (
-            f"MindIO would drop {len(isolation.mindio_ranks)} ranks, the pods that leave hold {len(isolation.ranks)}"
-        )
+        dropped = counted_noun(len(isolation.mindio_ranks), "rank")
+        words = f"MindIO would drop {dropped}, the pods that leave hold {len(isolation.ranks)}"
         found.append(Refusal("DropSetClosed", words))
     if evaluator.loss.corrupted or not copy_survives(layout, isolation.ranks):
         found.append(Refusal("CompleteCopy", "the remaining ranks would not hold a complete optimizer copy"))

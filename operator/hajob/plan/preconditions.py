@@ -12,6 +12,7 @@ from typing import Final
 from hajob.api.derived import has_rank_table
 from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind, RankOrder, Sharding
+from hajob.domain.text import counted_noun
 from hajob.plan.checks import (
     JobSetting,
     copies_divide,
@@ -72,6 +73,10 @@ MINDIO_PORT: Final = 8000  # the one that MindSpeed-LLM has written into its cod
 _SHRINK: Final = (Action.SHRINK,)
 _SAVE: Final = (Action.CHECKPOINT,)
 _RESUME: Final = (Action.CHECKPOINT, Action.RESTART)
+
+
+def _chips_in_words(setting: JobSetting) -> str:
+    return counted_noun(setting.layout.chips_per_node, "chip")
 
 
 def _unset_flag(flag: str, name: str, actions: tuple[Action, ...], sentence: str) -> Precondition:
@@ -144,7 +149,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         _SHRINK,
         "no pod may hold both holders of a shard",
         lambda s: not has_second_copy(s) or s.tolerance.keeps_copy,
-        lambda s: f"{s.layout.chips_per_node} chips per node over tensor {s.layout.tensor}, {sizes_in_words(s)}",
+        lambda s: f"{_chips_in_words(s)} per node over tensor {s.layout.tensor}, {sizes_in_words(s)}",
         "chips per node at most half of tensor x data",
     ),
     Precondition(
@@ -152,7 +157,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         _SHRINK,
         "a pod must hold whole data-parallel ranks of one stage, or MindIO drops other ranks than the pods that leave",
         lambda s: s.tolerance.aligned,
-        lambda s: f"{s.layout.chips_per_node} chips per node, tensor {s.layout.tensor}, data {s.layout.data}",
+        lambda s: f"{_chips_in_words(s)} per node, tensor {s.layout.tensor}, data {s.layout.data}",
         "chips per node dividing tensor x data, and one of chips per node and tensor dividing the other",
     ),
     Precondition(

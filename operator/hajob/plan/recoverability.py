@@ -10,7 +10,7 @@ from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
 from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind
-from hajob.domain.text import first_of_list
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.plan.evaluator import FAULT, Evaluator, Loss, budget_exhausted, count_budget_uses
 from hajob.plan.policy import WITHOUT_MINDIO, Policy, Refusal
 from hajob.plan.state import JobState
@@ -101,7 +101,7 @@ def _evaluate_action(
     unmet = tuple(
         UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique_refusals(found)
     )
-    ready = f"{len(view.spares)} spare nodes are ready" if action is Action.REPLACE and view.spares else ""
+    ready = f"ready: {counted_noun(len(view.spares), 'spare node')}" if action is Action.REPLACE and view.spares else ""
     limits_of_taskd = TASKD_LIMITS.get(action, "") if policy.taskd_starts_ranks else ""
     ends_with_scheduler = action is Action.RESTART and not policy.ranks_outlive_scheduler
     message = "; ".join(filter(None, (ready, limits_of_taskd, SCHEDULER_LIMIT if ends_with_scheduler else "")))

@@ -68,7 +68,8 @@ def wait_of_job(state: JobState, view: ClusterView, policy: Policy, now_ms: int,
 def _wait_for_growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nodes: tuple[int, ...]) -> Wait:
     """Return the wait for nodes for these node ranks, then for the delay."""
     gone = state.shrunk or state.smaller
-    need = f"needs {counted_noun(len(nodes), 'free node')} at once with {view.layout.chips_per_node} chips each"
+    chips = counted_noun(view.layout.chips_per_node, "chip")
+    need = f"needs {counted_noun(len(nodes), 'free node')} at once with {chips} each"
     need += f", for node ranks {first_of_list(nodes, _SHOWN)}"
     if view.growth_refused:
         return Wait(
@@ -77,7 +78,7 @@ def _wait_for_growth(state: JobState, view: ClusterView, policy: Policy, now_ms:
             f"{view.growth_refused}",
         )
     if gone is None or not gone.capacity_ms:
-        return Wait(WaitReason.NO_FREE_NODE, f"{need}; {view.free_nodes or 0} are free after jobs ahead in the queue")
+        return Wait(WaitReason.NO_FREE_NODE, f"{need}; free after jobs ahead in the queue: {view.free_nodes or 0}")
     limits = policy.limits[Action.EXPAND]
     used = count_budget_uses(state, Action.EXPAND.value, limits.window_seconds, now_ms)
     if used >= limits.max_count:

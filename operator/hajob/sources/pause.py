@@ -11,6 +11,7 @@ from hajob.api.base import format_time
 from hajob.api.enums import Rail, StressOperation
 from hajob.api.spec import HATrainingJobSpec, PlannedPause
 from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.text import counted_noun
 from hajob.plan import events
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
@@ -199,7 +200,7 @@ def _events_of_work(
             f"{nodes[rank]}: {hook.trouble or hook.phase}" for rank, hook in done.items() if hook.phase == "Failed"
         ]
         told = "; ".join([*([refused] if refused else []), *failed])
-        yield events.PauseEnded(message=told or f"the work is done on {len(done)} nodes")
+        yield events.PauseEnded(message=told or f"the work is done on {counted_noun(len(done), 'node')}")
 
 
 def _fact_of_bad_node(pod: PodView, hook: PodView | TaskdWork, now_ms: int) -> events.FactSeen:

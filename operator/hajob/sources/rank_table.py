@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from hajob.api import constants as names
-from hajob.domain.text import first_of_list
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.sources.pod import PodView
 from hajob.sources.reading import Reading, Terms, items, mapping, text
 
@@ -147,8 +147,8 @@ def _why_incomplete(
     for pod, one in placed:
         if one is not None and len(one.chips) != chips_per_node:
             return (
-                f"no rank table can be made: {len(one.chips)} chips are noted on pod {pod.name}, which has "
-                f"{chips_per_node} ranks"
+                f"no rank table can be made: pod {pod.name} has {counted_noun(chips_per_node, 'rank')}, and on it "
+                f"{counted_noun(len(one.chips), 'chip')} noted"
             )
         bare = [chip.number for chip in one.chips if chip.address in _NO_ADDRESS] if one is not None else []
         if bare and spans:

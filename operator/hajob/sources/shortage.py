@@ -20,7 +20,7 @@ _CLAUSE: Final = re.compile(r"(\d+) (Insufficient (\S+)|Too many pods|node\(s\) 
 _MESSAGE_LIMIT: Final = 1024
 _SHOWN: Final = 5
 HELD_BACK: Final = (
-    "{} pods ask for no node yet: there are not enough free nodes for all of them at once, or an earlier job gets them "
+    "{} held back: there are not enough free nodes for all pods at once, or an earlier job gets them "
     "(scheduling.gangPolicy: SchedulingGates)"
 )
 
@@ -37,7 +37,7 @@ def shortage_of_pods(pods: Sequence[PodView], refused: NotCreated | None) -> str
     waiting = unplaced_pods(pods)
     told = []
     if held_back := sum(pod.is_gated for pod in pods):
-        told.append(HELD_BACK.format(held_back))
+        told.append(HELD_BACK.format(counted_noun(held_back, "pod")))
     if waiting:
         first = waiting[0]
         short = summarize_reasons(first.unschedulable)
@@ -62,10 +62,14 @@ def summarize_reasons(message: str) -> str:
     clauses = [
         _reason_in_words(*clause.groups()) for clause in _CLAUSE.finditer(reasons.partition(". ")[0].rstrip("."))
     ]
-    return f"of {nodes} nodes {', '.join(clauses)}" if clauses else message
+    if not clauses:
+        return message
+    ruled_out = ", ".join(clauses)
+    return f"of {nodes} node {ruled_out}" if nodes == "1" else f"of {nodes} nodes {ruled_out}"
 
 
 def _reason_in_words(count: str, whole: str, resource: str | None, other: str | None) -> str:
     if resource:
-        return f"{count} lack {resource}"
-    return f"{count} {other or whole}"
+        return f"{count} lacks {resource}" if count == "1" else f"{count} lack {resource}"
+    # The scheduler says `node(s) were` of one, too.
+    return f"{count} {(other or whole).replace('were ', 'was ', 1) if count == '1' else other or whole}"

@@ -19,8 +19,8 @@ from urllib.request import getproxies, proxy_bypass
 from aiohttp import web
 
 from hajob.cli.cluster import ClusterError
-from hajob.cli.connection import open_connection
 from hajob.cli.exits import DONE, run_reported
+from hajob.cli.library_client import files_of_kubeconfig
 from hajob.cli.options import (
     Commands,
     add_chip_resource,
@@ -30,7 +30,7 @@ from hajob.cli.options import (
     add_verb,
 )
 from hajob.clock import SystemClock
-from hajob.kube.credentials import CredentialsError, from_kubeconfig
+from hajob.kube.credentials import PROXY_SCHEMES, CredentialsError, from_kubeconfig
 from hajob.kube.http import HttpKube
 from hajob.web.live import LiveCluster, Scope
 from hajob.web.local_door import ADDRESS, LocalDoor
@@ -67,16 +67,15 @@ async def _serve_page(arguments: argparse.Namespace) -> int:
     Raises:
         ClusterError: the kubeconfig cannot be used, or the port is taken.
     """
-    # The same reading as all commands have, so that a wrong kubeconfig is told in the same words.
-    fallback = open_connection(None, arguments.context).default_namespace
     try:
-        credentials = await from_kubeconfig(os.environ.get("KUBECONFIG") or "~/.kube/config", arguments.context)
+        # A program that prints the credentials runs once: it may ask for a password.
+        credentials = await from_kubeconfig(files_of_kubeconfig(None), arguments.context)
     except CredentialsError as problem:
         raise ClusterError(str(problem)) from None
     credentials.proxy = credentials.proxy or _proxy_of_environment(credentials.server)
     scope = Scope(
         arguments.namespace,
-        fallback,
+        credentials.namespace,
         arguments.resource,
         arguments.operator_namespace,
         tuple(arguments.fault_namespaces.split(",")),
@@ -105,10 +104,16 @@ async def _serve_page(arguments: argparse.Namespace) -> int:
 def _proxy_of_environment(server: str) -> str:
     """Return the proxy by which kubectl reaches a server, by the environment alone; empty: none.
 
-    One that cannot be used was refused when the kubeconfig was read.
+    Raises:
+        ClusterError: it is of a kind that nothing here can use.
     """
     url = urlsplit(server)
-    return "" if proxy_bypass(url.netloc) else getproxies().get(url.scheme, "")
+    found = "" if proxy_bypass(url.netloc) else getproxies().get(url.scheme, "")
+    if found and urlsplit(found).scheme not in PROXY_SCHEMES:  # its URL may hold a password, and is not told
+        raise ClusterError(
+            f"the proxy of the environment cannot be used: only {' and '.join(PROXY_SCHEMES)} are supported"
+        )
+    return found
 
 
 async def _listen_on_port(runner: web.AppRunner, door: LocalDoor, port: int) -> None:

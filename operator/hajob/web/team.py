@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import os
 import signal
-import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,9 +22,11 @@ from hajob.clock import SystemClock
 from hajob.web.live import Scope
 from hajob.web.server import build_application
 from hajob.web.team_door import RemoteCluster, TeamDoor
+from hajob.web.team_tls import TeamCertificate
 
 _HERE: Final = "127.0.0.1"
-_EVERYWHERE: Final = "0.0.0.0"
+_EVERYWHERE: Final = None
+"""Every address of the pod, of either version of IP."""
 _SHUTDOWN_SECONDS: Final = 2.0
 
 
@@ -52,37 +53,34 @@ def main(arguments: list[str] | None = None, environment: Mapping[str, str] | No
     scope = Scope(options.namespace, "", options.resource, options.operator_namespace, namespaces)
     door = TeamDoor(RemoteCluster(server, options.authority), SystemClock(), scope)
     try:
-        tls = tls_context(Path(options.tls)) if options.tls else None
+        certificate = TeamCertificate(Path(options.tls)) if options.tls else None
     except OSError as problem:
         print(f"error: no certificate can be used in {options.tls}: {problem}", file=sys.stderr)
         return 2
-    asyncio.run(_serve_until_signal(door, options.port, tls))
+    asyncio.run(_serve_until_signal(door, options.port, certificate))
     return 0
 
 
-def tls_context(directory: Path) -> ssl.SSLContext:
-    """Return a server's context with the certificate of a directory, as a Secret of type kubernetes.io/tls has it."""
-    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    made.load_cert_chain(directory / "tls.crt", directory / "tls.key")
-    return made
-
-
-async def _serve_until_signal(door: TeamDoor, port: int, tls: ssl.SSLContext | None) -> None:
-    ended = asyncio.Event()
+async def _serve_until_signal(door: TeamDoor, port: int, certificate: TeamCertificate | None) -> None:
+    ended, clock = asyncio.Event(), SystemClock()
     loop = asyncio.get_running_loop()  # noqa: TID251  signals only, no timer
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    application = build_application(door, SystemClock())
+    application = build_application(door, clock)
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
+    host, tls = (_HERE, None) if certificate is None else (_EVERYWHERE, certificate.context)
+    following = asyncio.create_task(certificate.follow_files(clock)) if certificate is not None else None
     try:
-        await web.TCPSite(runner, _HERE if tls is None else _EVERYWHERE, port, ssl_context=tls).start()
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
         print(
             f"serving on port {port}, {'without TLS, for kubectl port-forward' if tls is None else 'with TLS'}",
             flush=True,
         )
         await ended.wait()
     finally:
+        if following is not None:
+            following.cancel()
         await runner.cleanup()
         await door.end_sessions()
 

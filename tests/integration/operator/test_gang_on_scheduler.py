@@ -81,7 +81,7 @@ def test_two_jobs_that_need_more_than_half_start_one_by_one(rivals: Rivals, cont
         control_plane.wait("the other to stand behind its gates", lambda: 4 in map(rivals.gated, JOBS))
         first, second = sorted(JOBS, key=rivals.gated)
         assert (rivals.placed(first), rivals.placed(second)) == (4, 0)
-        told = "4 pods ask for no node yet"
+        told = "4 pods held back"
         control_plane.wait("the wait to be told", lambda: told in rivals.scheduled(second).get("message", ""))
         assert rivals.scheduled(second)["reason"] == "WaitingForCapacity"
         rivals.delete(first)
@@ -117,7 +117,7 @@ def test_a_start_takes_lower_nodes_if_its_class_lets_it(
         rivals.priority = name
         rivals.apply("second")
         if policy == "Never":
-            told = "4 pods ask for no node yet"
+            told = "4 pods held back"
             control_plane.wait("the wait to be told", lambda: told in rivals.scheduled("second").get("message", ""))
             assert (rivals.gated("second"), rivals.places("first")) == (4, before)
             return

@@ -21,7 +21,7 @@ def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: ServedNamespace
     waits = served.scheduled(*WHY)
     assert served.condition("Accepted")["status"] == "True"
     assert waits["reason"] == ("WaitingForCapacity" if WHY[0] in waits["message"] else "Unsatisfiable")
-    assert "4 pods ask for no node yet" in waits["message"] or WHY[1] in waits["message"]
+    assert "4 pods held back" in waits["message"] or WHY[1] in waits["message"]
     assert [each["type"] for each in served.status()["conditions"]] == [
         *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "Degraded"),
         *("Held", "Suspended", "Complete", "Failed"),

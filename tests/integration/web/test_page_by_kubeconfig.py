@@ -30,6 +30,8 @@ NAMED = {"server": ELSEWHERE, "tls-server-name": "kubernetes.default.svc"}
 SEEN_SECONDS = 60.0
 PLUGIN = """
 import json, pathlib, sys
+with open(sys.argv[1] + ".calls", "a") as calls:
+    calls.write("x")
 status = {"token": pathlib.Path(sys.argv[1]).read_text()}
 if not status["token"]:
     sys.exit("the login has run out: corp login")
@@ -150,6 +152,23 @@ async def test_a_program_that_prints_the_token(place: Place) -> None:
     async with typed(place.write_kubeconfig(user=plugin)) as process:
         (one,) = await shown_jobs(process)
         assert (one["namespace"], one["name"]) == (place.namespace, place.job), "what it may read, and no more"
+        assert (place.directory / "answer.calls").read_text() == "x", "it may ask for a password: once"
+
+
+async def test_who_acts_as_somebody_else_sees_what_they_see(place: Place) -> None:
+    place.token_of_viewer()
+    place.known["users"][0]["user"] |= {"as": f"system:serviceaccount:{place.namespace}:viewer"}
+    async with typed(place.write_kubeconfig()) as process:
+        (one,) = await shown_jobs(process)
+        assert (one["namespace"], one["name"]) == (place.namespace, place.job), "and no more, as an admin would"
+    words = (sys.executable, "-m", "hajob.cli.main", "list", "-A")
+    listed = await asyncio.create_subprocess_exec(
+        *words, stderr=asyncio.subprocess.PIPE, env={**os.environ, "KUBECONFIG": str(place.write_kubeconfig())}
+    )
+    refusal = (await listed.communicate())[1].decode()
+    assert (listed.returncode, f'"system:serviceaccount:{place.namespace}:viewer" cannot list' in refusal) == (1, True)
+    place.known["users"][0]["user"] = {"as-groups": ["system:masters"]}
+    assert (await refusal_of(place.write_kubeconfig())).endswith("names nobody in as")
 
 
 async def test_a_program_that_has_no_token_is_told(place: Place) -> None:
@@ -168,9 +187,9 @@ async def test_a_program_that_is_missing_is_told(place: Place) -> None:
 
 async def test_a_proxy_that_cannot_be_used_is_told(place: Place) -> None:
     proxy = "socks5://me:secret@127.0.0.1:9"
-    refused = "error: no kubeconfig can be used: its proxy is SOCKS, and only http and https are supported"
-    assert await refusal_of(place.write_kubeconfig({"proxy-url": proxy})) == refused
-    said = await refusal_of(place.write_kubeconfig({"proxy-url": "ftp://me:secret@127.0.0.1:9"}))
-    assert said.endswith("Proxy URL had unsupported scheme ftp, should use http:// or https://")
+    for written in (proxy, "ftp://me:secret@127.0.0.1:9"):
+        said = await refusal_of(place.write_kubeconfig({"proxy-url": written}))
+        assert said.endswith("only http and https are supported in its proxy-url")
     place.known["clusters"][0]["cluster"].pop("proxy-url")
+    refused = "error: the proxy of the environment cannot be used: only http and https are supported"
     assert await refusal_of(place.write_kubeconfig(), HTTPS_PROXY=proxy) == refused

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -20,11 +22,15 @@ from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.images import OPERATOR_IMAGE
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
+from hajob.pki.signing import Signer, certificate_pem, private_key_pem, sign_authority, sign_leaf
 from tests.rigs.jobs_on_server import path_of_jobs
 
 Json = dict[str, Any]
-RENDERED = CHECKOUT / "tests/integration/chart/golden/ui.yaml"
+RENDERED = CHECKOUT / "tests/integration/chart/golden"
 """What `helm template --set ui.enabled=true` gives, compared by the chart's tests."""
+SERVICE = "hajob-ui.hajob-system.svc"
+RENEWED_SECONDS = 240.0
+"""A node looks at the Secrets of its pods every now and then, and so does the page at its files."""
 LISTENS_SECONDS = 60.0
 REFUSED = "hatrainingjobs: forbidden"
 
@@ -46,9 +52,10 @@ class TeamPage:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def install(self, rig: Rig) -> None:
+    def install(self, rig: Rig, golden: str = "ui.yaml") -> None:
         """Apply the Deployment of the chart into the rig, and wait until it listens."""
-        rendered = [one for one in yaml.safe_load_all(RENDERED.read_text()) if one["metadata"]["name"] == "hajob-ui"]
+        whole = yaml.safe_load_all((RENDERED / golden).read_text())
+        rendered = [one for one in whole if one["metadata"]["name"] == "hajob-ui"]
         for one in rendered:
             one["metadata"]["namespace"] = rig.namespace
         (deployment,) = (one for one in rendered if one["kind"] == "Deployment")
@@ -57,6 +64,7 @@ class TeamPage:
         container = pod["containers"][0]
         # Every pod of this machine has the same 127.0.0.1.
         container["args"] = [f"--port={self.port}" if word == "--port=8443" else word for word in container["args"]]
+        container["ports"][0]["containerPort"] = self.port
         container["image"] = OPERATOR_IMAGE
         self.plane.apply(*rendered)
         self.plane.wait("the page to listen", self._listens, LISTENS_SECONDS)
@@ -64,6 +72,23 @@ class TeamPage:
     def _listens(self) -> bool | None:
         with socket.socket() as tried:
             return tried.connect_ex(("127.0.0.1", self.port)) == 0 or None
+
+    def write_certificate(self, namespace: str) -> str:
+        """Put a certificate of a new authority into the Secret that the chart's value names; return the authority."""
+        now, life = datetime.now(UTC), timedelta(days=1)
+        authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+        authority = sign_authority(authority_key, "a company's", now, life)
+        leaf = sign_leaf(key, SERVICE, Signer(authority, authority_key), now, life)
+        files = {"tls.crt": certificate_pem(leaf).decode(), "tls.key": private_key_pem(key).decode()}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "hajob-ui-tls", "namespace": namespace},
+            "type": "kubernetes.io/tls",
+            "stringData": files,
+        }
+        self.plane.apply(secret)
+        return certificate_pem(authority).decode()
 
     def may_view(self, account: str) -> None:
         """Make an account that may view the team's jobs and pods, and nothing else."""
@@ -100,6 +125,12 @@ def _encoded(data: bytes) -> str:
 
 def _decoded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def browser_that_trusts(authority: str, jar: aiohttp.CookieJar) -> aiohttp.ClientSession:
+    """A browser that knows servers by this authority, under the name of the chart's Service."""
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority), force_close=True)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=jar)
 
 
 async def log_in(page: TeamPage, browser: aiohttp.ClientSession, token: str, namespace: str = "") -> tuple[int, str]:
@@ -189,3 +220,44 @@ async def test_real_tokens_show_what_they_may_see(page: TeamPage, namespace: str
             assert (await first_of(page, browser, "/api/jobs"))[0] == 401, "which is nobody else's"
         finally:
             page.plane.kubectl("delete", "clusterrolebinding", name)
+
+
+async def test_its_certificate_is_that_of_the_secret_now(
+    control_plane: ControlPlane, crd: Json, job: Json, where: str, start_rig: Callable[[RigLayout], Rig]
+) -> None:
+    assert crd
+    control_plane.api.create(path_of_jobs(where), job)
+    page = TeamPage(control_plane, where, job["metadata"]["name"])
+    rig = start_rig(RigLayout(chip_nodes=0, chips=0, operators=0))
+    first = page.write_certificate(rig.namespace)
+    page.install(rig, "ui-with-tls.yaml")
+    page.may_view("viewer")
+    by_name: Json = {"server_hostname": SERVICE, "allow_redirects": False}
+    plain, page.url = page.url, f"https://127.0.0.1:{page.port}"
+    jar = aiohttp.CookieJar(unsafe=True)
+
+    async with browser_of_somebody() as browser:
+        with pytest.raises(aiohttp.ClientError):
+            await browser.get(plain)
+    async with browser_that_trusts(first, jar) as browser:
+        form = {"token": page.token_of("viewer"), "namespace": page.namespace}
+        async with browser.post(f"{page.url}/login", data=form, **by_name) as answer:
+            assert answer.status == 303
+            assert all("Secure" in said for said in answer.headers.getall("Set-Cookie"))
+        async with browser.get(f"{page.url}/healthz", **by_name) as answer:
+            assert answer.status == 200
+
+    second = page.write_certificate(rig.namespace)
+
+    def serves_second() -> bool | None:
+        trusting = ssl.create_default_context(cadata=second)
+        try:
+            with socket.create_connection(("127.0.0.1", page.port)) as tried:
+                trusting.wrap_socket(tried, server_hostname=SERVICE).close()
+        except ssl.SSLCertVerificationError:
+            return None
+        return True
+
+    page.plane.wait("the renewed certificate", serves_second, RENEWED_SECONDS)
+    async with browser_that_trusts(second, jar) as browser, browser.get(f"{page.url}/api/jobs", **by_name) as answer:
+        assert page.job in (await answer.content.readuntil(b"\n\n")).decode(), "who had logged in still is"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from hajob.api.conditions import (
+    QUIET_REASONS,
     ConditionType,
     Reason,
     build_condition,
@@ -34,7 +35,7 @@ _PASSES_BY_ITSELF = {
     Reason.TAKING_OVER,
     Reason.SPARES_AFTER_START,
 }
-_BAD_ALL_THE_SAME = {Reason.COORDINATOR_SHARES_NODE, Reason.SCRIPT_DISAGREES, Reason.FAULT_HELD, Reason.NO_STEP_ENDED}
+_BAD_ALL_THE_SAME = {Reason.COORDINATOR_SHARES_NODE, Reason.SCRIPT_DISAGREES, Reason.FAULT_HELD, *QUIET_REASONS}
 NOW = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 

@@ -31,7 +31,7 @@ def test_the_product_gives_the_chips() -> None:
 def test_data_parallel_is_what_is_left() -> None:
     assert data_parallel_size(smallest_spec()) == 4
     assert data_parallel_size(smallest_spec(parallelism={"tensor": 4, "pipeline": 2, "context": 2})) == 2
-    with pytest.raises(LayoutError, match="not a multiple"):
+    with pytest.raises(LayoutError, match="no multiple"):
         data_parallel_size(smallest_spec(parallelism={"tensor": 3}))
 
 

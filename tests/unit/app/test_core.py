@@ -444,7 +444,7 @@ async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
     assert jobs.gates_opened() == 0, "where capacity suffices a start costs no second write"
     held = jobs.core.controllers["uid-of-job-1"]
     assert held.state.waiting is not None
-    assert "4 pods ask for no node yet" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
+    assert "4 pods held back" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
     release = asyncio.create_task(jobs.core.release_job("uid-of-job-0"))
     await jobs.town.clock.advance(0.1)
     for pod in jobs.core.controllers["uid-of-job-0"].snapshots.pods.all_pods():

@@ -44,7 +44,7 @@ def test_nobody_schedules() -> None:
 def test_chips_that_are_wanted_at_once_are_counted() -> None:
     wanted = ("JobEnqueueFailed", "require npu num is 32, but cluster npu num is 16")
     waiting = replace(GROUP, phase="Pending", reasons=(wanted,))
-    assert told(waiting) == f"queue research of Volcano: 32 {CHIP} are wanted at once, and 16 are free"
+    assert told(waiting) == f"queue research of Volcano: wanted at once: 32 {CHIP}, free: 16"
 
 
 def test_who_waits_before_is_named() -> None:
@@ -66,7 +66,7 @@ def test_a_full_queue_is_told_though_volcano_names_it_nowhere() -> None:
     bare = ("NodePredicateFailed", "Predicated-Nodes count: 7, nodes: [cpu-0 npu-1]..., ")
     waiting = replace(GROUP, phase="Inqueue", reasons=(("NotEnoughResources", "2/5 tasks"), bare))
     assert told(waiting, known(full)) == (
-        f"queue research of Volcano is full: it may have 48 {CHIP} and has 24; 32 are needed"
+        f"queue research of Volcano is full: it may have 48 {CHIP} and has 24; needed: 32"
     )
 
 
@@ -75,7 +75,7 @@ def test_a_full_queue_is_measured_by_what_is_missing() -> None:
     bare = ("NodePredicateFailed", "Predicated-Nodes count: 7, nodes: [cpu-0 npu-1]..., ")
     short = replace(GROUP, phase="Unknown", reasons=(bare,))
     full = VolcanoQueue("research", capability=((CHIP, 32),), allocated=((CHIP, 32),))
-    assert told(short, known(full), missing=8).endswith(f"is full: it may have 32 {CHIP} and has 32; 8 are needed")
+    assert told(short, known(full), missing=8).endswith(f"is full: it may have 32 {CHIP} and has 32; needed: 8")
     assert told(short, known(replace(full, allocated=((CHIP, 24),))), missing=8) == ""
 
 

@@ -25,7 +25,7 @@ def why(nodes: list[NodeView], excluded: tuple[str, ...] = (), **pod: Any) -> st
 @pytest.mark.parametrize(
     ("nodes", "asked", "told"),
     [
-        ([replace(NODE_WITH_TWO_CHIPS, chips={})], {}, f"none of 1 nodes has {CHIP} (spec.accelerator.resourceName)"),
+        ([replace(NODE_WITH_TWO_CHIPS, chips={})], {}, f"no node has {CHIP}, of 1 node (spec.accelerator.resourceN"),
         (
             [replace(NODE_WITH_TWO_CHIPS, chips={CHIP: 1}), replace(OTHER, chips={})],
             {},
@@ -65,7 +65,7 @@ def test_nothing_is_said_before_nodes_are_known() -> None:
     ("super_pods", "told"),
     [
         ("", "no node says in which super pod it is"),
-        ("aab", "2 blocks of 2 nodes, each in one super pod (spec.accelerator.superPodChips), are needed, and super"),
+        ("aab", "needs 2 blocks of 2 nodes, each in one super pod (spec.accelerator.superPodChips), and super"),
         ("aabb", ""),
         ("aaaa", ""),
     ],

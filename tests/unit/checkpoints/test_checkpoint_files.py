@@ -167,7 +167,7 @@ def test_a_share_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: p
         return Look()
 
     monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look_into_file", look)
-    with pytest.raises(TimeoutError, match="reading 1 files took more than 0 s"):
+    with pytest.raises(TimeoutError, match="reading 1 file took more than 0 s"):
         list(Directory(tmp_path, look_all_seconds=0.05).look_into_files(["a"]))
     answers.set()
 

@@ -66,7 +66,7 @@ def test_two_schedulers_are_a_note_where_jobs_have_another() -> None:
     assert only(said(NODED, volcano), "Volcano's").grade is Grade.FINE
     assert only(said(NODED, volcano, jobs=(job(gangPolicy="Volcano"),)), "Volcano's").grade is Grade.FINE
     note = only(said(NODED, volcano, jobs=(job(),)), "Volcano's")
-    assert (note.grade, "1 jobs" in note.message) == (Grade.NOTE, True)
+    assert (note.grade, "1 job of" in note.message) == (Grade.NOTE, True)
 
 
 def test_a_job_that_starts_taskd_under_hajobs_launcher_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from hajob.cli import connection
-from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.cluster import ClusterError, Container, ForbiddenError, KubernetesCluster, Streams
 from hajob.cli.objects import KubernetesObjects
 
 
@@ -23,6 +24,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answering)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.headers: list[list[tuple[str, str]]] = []
         self.status, self.content = 200, b"{}"
 
 
@@ -33,6 +35,7 @@ class Answering(BaseHTTPRequestHandler):
     def _answer_request(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.asked.append((self.command, self.path, dict(self.headers), body))
+        self.server.headers.append(self.headers.items())
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(self.server.content)))
         self.end_headers()
@@ -135,7 +138,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     [
         ("{}", "current-context is not set"),
         ("{current-context: a}", "it has no context a"),
-        ("[1]", "no attribute"),
+        ("[1]", "it is no kubeconfig"),
         ("a: [", "while parsing"),
     ],
 )
@@ -162,15 +165,95 @@ def test_unreadable_parts_are_told_at_once(tmp_path: Path, user: dict[str, Any],
 
 @pytest.mark.parametrize(
     ("user", "cluster"),
-    [({"exec": {"command": "login"}}, {}), ({}, {"proxy-url": "http://proxy"}), ({}, {"tls-server-name": "api"})],
+    [
+        ({"auth-provider": {"name": "oidc"}}, {}),
+        ({}, {"proxy-url": "http://proxy"}),
+        ({}, {"tls-server-name": "api"}),
+    ],
 )
 def test_other_forms_are_left_to_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: dict[str, Any], cluster: dict[str, Any]
 ) -> None:
-    left: list[tuple[object, ...]] = []
-    monkeypatch.setattr(connection, "LibraryConnection", lambda *asked: left.append(asked[:2]))
+    left: list[str] = []
+    monkeypatch.setattr(connection, "LibraryConnection", lambda found, _: left.append(found.namespace))
     file = write_kubeconfig(tmp_path, user, **cluster)
     connection.open_connection(file, "here")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
     connection.open_connection(write_kubeconfig(tmp_path, {}), None)
-    assert left == [(file, "here"), (file, None)]
+    assert left == ["team", "team"]
+
+
+JANE = {
+    "token": "mine",
+    "as": "jane",
+    "as-uid": "7",
+    "as-groups": ["a", "b"],
+    "as-user-extra": {"Some key": ["x", "ü"]},
+}
+"""A user who acts as somebody else."""
+AS_JANE = [
+    ("Authorization", "Bearer mine"),
+    ("Impersonate-Extra-Some%20key", "x"),
+    ("Impersonate-Extra-Some%20key", "ü"),
+    ("Impersonate-Group", "a"),
+    ("Impersonate-Group", "b"),
+    ("Impersonate-Uid", "7"),
+    ("Impersonate-User", "jane"),
+]
+
+
+def identity_in(asked: Any) -> list[tuple[str, str]]:
+    """What a request says of who asks; a server decodes headers as latin-1."""
+    found = ((name.title(), value.encode("latin-1").decode()) for name, value in asked)
+    wanted = [(name, value) for name, value in found if name.startswith(("Authorization", "Impersonate"))]
+    return sorted((name.replace("Some%20Key", "Some%20key"), value) for name, value in wanted)
+
+
+@pytest.mark.parametrize("way", ["plain", "library"])
+def test_who_acts_as_somebody_else_says_so(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    file = write_kubeconfig(tmp_path, JANE, server=url_of_server(server))
+    if way == "library":  # as where a proxy is on the way
+        monkeypatch.setattr(connection, "PlainConnection", connection.LibraryConnection)
+    objects = KubernetesObjects(file)
+    objects.patch_object("/api/v1/nodes/a", {})
+    objects.find_object("/api/v1/nodes")
+    assert [identity_in(headers) for headers in server.headers] == [AS_JANE, AS_JANE]
+
+
+def test_a_stream_is_opened_as_somebody_else(server: Server, tmp_path: Path) -> None:
+    server.status = 403
+    cluster = KubernetesCluster(write_kubeconfig(tmp_path, JANE, server=url_of_server(server)))
+    nowhere = Streams(lambda _: None, lambda _: None)
+    with pytest.raises(ClusterError):
+        cluster.execute_in_container(Container("team", "pod", "trainer"), ["true"], nowhere, hold=False)
+    server.status = 200
+    server.content = b'{"items": []}'
+    cluster.list_pods("team", "")
+    assert [identity_in(headers) for headers in server.headers] == [AS_JANE, AS_JANE]
+
+
+def test_a_program_is_asked_once_and_again_after_401(server: Server, tmp_path: Path) -> None:
+    program, calls = tmp_path / "login", tmp_path / "calls"
+    program.write_text(f"""#!{sys.executable}
+import json, pathlib, os
+calls = pathlib.Path({str(calls)!r})
+number = int(calls.read_text() or 0) + 1
+calls.write_text(str(number))
+told = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+status = {{"token": f"{{told['spec']['cluster']['server'][:4]}}-{{number}}"}}
+print(json.dumps({{"apiVersion": told["apiVersion"], "kind": "ExecCredential", "status": status}}))
+""")
+    program.chmod(0o700)
+    calls.write_text("")
+    asked = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "provideClusterInfo": True}
+    objects = KubernetesObjects(write_kubeconfig(tmp_path, {"exec": asked}, server=url_of_server(server)))
+    for _ in range(2):
+        objects.find_object("/api")
+    assert calls.read_text() == "1"
+    server.status = 401
+    with pytest.raises(ClusterError):
+        objects.find_object("/api")
+    said = [headers.get("Authorization") for _, _, headers, _ in server.asked]
+    assert said == ["Bearer http-1", "Bearer http-1", "Bearer http-1", "Bearer http-2"]

@@ -127,7 +127,7 @@ def test_a_sound_cluster_has_nothing_to_do() -> None:
             "breaker",
             "4 of 10 nodes were reported faulty",
         ),
-        ({MAPS: {"items": []}}, "sources", "1 of 1 nodes with chips have no mindx-dl-deviceinfo: node-1"),
+        ({MAPS: {"items": []}}, "sources", "nodes with chips that have no mindx-dl-deviceinfo: 1 of 1, node-1"),
         ({JOBS: {"items": [job(Accepted="False/PodRefused")]}}, "job team/qwen", "about Accepted"),
     ],
 )
@@ -194,7 +194,8 @@ def test_what_may_not_be_read_is_unknown_in_one_line() -> None:
     code, found = ask(Cluster(**{path: ForbiddenError(f"{path} is forbidden: User cannot") for path in paths}))
     told = about(found, "rights")
     assert (code, told["grade"]) == (0, "unknown")
-    assert told["message"].startswith("6 of 8 checks need more rights: CRDs, the operator's Lease, faults of nodes")
+    expected = "more rights are needed for 6 of 8 checks: CRDs, the operator's Lease, faults of nodes"
+    assert told["message"].startswith(expected)
     assert "what is missing is to get customresourcedefinitions; to get leases in hajob-system; to " in told["message"]
     assert "list hatrainingjobs in all namespaces" in told["message"]
     assert [one for one in found if one["about"] != "rights"] == [], "neither fine nor a problem"

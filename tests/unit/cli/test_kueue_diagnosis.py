@@ -57,7 +57,7 @@ def told(
 
 
 def test_a_sound_queue_is_only_told() -> None:
-    assert told() == [(Grade.FINE, "is installed, with 1 LocalQueues, and this operator serves jobs of it")]
+    assert told() == [(Grade.FINE, "is installed, with 1 LocalQueue, and this operator serves jobs of it")]
 
 
 @pytest.mark.parametrize(

@@ -352,7 +352,7 @@ def edited(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (edited(numNodes=3, parallelism={"tensor": 4}), "6 ranks (3 nodes x 2 chips) are not a multiple of tensor 4"),
+        (edited(numNodes=3, parallelism={"tensor": 4}), "6 ranks (3 nodes x 2 chips): no multiple of tensor 4"),
         (edited(numNodes=0), "spec.numNodes"),
         (edited(numNodes="many"), "spec.numNodes"),
         (edited(parallelism={}), "spec.parallelism.tensor"),

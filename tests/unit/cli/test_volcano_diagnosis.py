@@ -129,5 +129,5 @@ def test_nodes_that_do_not_tell_their_super_pod_are_noted() -> None:
     in_blocks["spec"]["accelerator"]["superPodChips"] = 32
     found = Schedulers(queues=QUEUES, operator=OPERATOR)
     (note,) = [one for one in findings_of_schedulers(found, [in_blocks], nodes) if one.grade is Grade.NOTE]
-    assert note.message.startswith("1 nodes with chips have no label huawei.com/topotree.superpodid (untold)")
+    assert note.message.startswith("no label huawei.com/topotree.superpodid on 1 node with chips (untold)")
     assert [one for one in findings_of_schedulers(found, [job("Volcano")], nodes) if one.grade is Grade.NOTE] == []

@@ -30,7 +30,7 @@ def test_standstill_is_told_once_with_the_ranks_behind() -> None:
     world.advance(5.0)
     (fact,) = world.facts
     assert (fact.kind, list(fact.ranks), fact.node_rank) == (pb.HANG, [2], 1)
-    assert "ranks [2] are behind" in fact.message
+    assert "rank 2 is behind" in fact.message
 
 
 def test_nobody_behind_means_everybody() -> None:
@@ -69,7 +69,7 @@ def test_where_the_ranks_stand_travels_with_the_fact() -> None:
     world.step(12, [0, 1, 3])
     world.advance(10)
     (fact,) = world.facts
-    assert fact.message.endswith("ranks [2] are behind\nrank 2 stands here:\nFile train.py, line 2")
+    assert fact.message.endswith("rank 2 is behind\nrank 2 stands here:\nFile train.py, line 2")
     assert world.agent(0).stacks == {}, "nobody else was disturbed"
     world.step(12)
     world.advance(10)

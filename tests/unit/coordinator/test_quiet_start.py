@@ -7,10 +7,10 @@ from tests.rigs.coordinator import World
 from tests.rigs.coordinator_restart import restart_coordinator
 
 
-def told(world: World) -> str:
+def told(world: World, code: str = "NoStepEnded") -> str:
     """What is said of the standstill; empty: nothing."""
     problems = world.core.next_report(world.now).state.problems
-    return next((one.message for one in problems if one.code == "NoStepEnded"), "")
+    return next((one.message for one in problems if one.code == code), "")
 
 
 def sign_of_work(world: World) -> None:
@@ -120,3 +120,40 @@ def test_another_coordinator_counts_from_its_own_start() -> None:
     assert told(world) == ""
     world.advance(60)
     assert "no step has ended for more than 90 s" in told(world)
+
+
+def begin(world: World) -> None:
+    """Order a start of which node 1's script has called no launcher."""
+    world.agent(1).has_launched = False
+    world.core.apply_controller_hello(world.controller, [], world.now)
+    world.assign()
+    world.order(pb.START, incarnation=1)
+
+
+def test_a_script_that_launches_nothing_is_named() -> None:
+    world = World()
+    begin(world)
+    world.advance(88)
+    assert told(world, "NoRankStarted") == ""
+    world.advance(5)
+    said = told(world, "NoRankStarted").split("; ")
+    pod = world.core.job.roster.pods_of_node(1)[0].name
+    assert said == [
+        "no rank has been started for more than 90 s since all pods are there",
+        f"no call of torchrun or msrun yet by the start script in {pod}",
+        "nothing that it runs computes or prints: it waits for something",
+    ]
+    sign_of_work(world)
+    assert told(world, "NoRankStarted").endswith("what it runs computes or prints")
+    assert (told(world), world.facts) == ("", []), "it may copy a data set"
+    world.agent(1).has_launched = True
+    world.advance(2)
+    assert told(world, "NoRankStarted") == ""
+
+
+def test_a_pod_that_comes_late_is_no_quiet_script() -> None:
+    world = World()
+    world.agent(1).powered = False
+    begin(world)
+    world.advance(300)
+    assert told(world, "NoRankStarted") == "", "what it waits for the operator sees"

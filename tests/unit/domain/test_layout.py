@@ -113,13 +113,13 @@ def test_a_hundred_thousand_ranks_are_eight_numbers() -> None:
     [
         (
             {"num_nodes": 3, "chips_per_node": 8, "tensor": 5},
-            "24 ranks (3 nodes x 8 chips) are not a multiple of tensor 5",
+            "24 ranks (3 nodes x 8 chips): no multiple of tensor 5",
         ),
         ({"num_nodes": 0, "chips_per_node": 8}, "num_nodes is 0"),
         ({"num_nodes": 1, "chips_per_node": 8, "tensor": 16}, "8 ranks"),
         (
             {"num_nodes": 1, "chips_per_node": 8, "expert": 3},
-            "8 ranks are not a multiple of expert tensor 1 x expert 3 x pipeline 1",
+            "8 ranks: no multiple of expert tensor 1 x expert 3 x pipeline 1",
         ),
         ({"num_nodes": 1, "chips_per_node": 8, "copies": 0}, "copies is 0"),
         ({"num_nodes": 1, "chips_per_node": -8}, "chips_per_node is -8; it must be at least 1"),

@@ -92,7 +92,7 @@ async def test_a_flood_isolates_nothing_until_an_admin_believes_it(mass: Mass) -
     await mass.break_(range(3 * RACK))
     await mass.passes(120)
     told = await mass.quarantined()
-    assert f"{3 * RACK} of {NODES} nodes" in (await mass.told())["held"]
+    assert f"{3 * RACK} of {NODES};" in (await mass.told())["held"]
     assert len(told) <= NODES // 5, "what came before the breaker opened, at most the cap"
     believed = {"metadata": {"annotations": {"training.hajob.io/believe-faults": "now"}}}
     await mass.world.kube.patch_object("configmaps", "hajob-system", "hajob-faults", believed)

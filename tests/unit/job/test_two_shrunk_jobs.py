@@ -81,7 +81,7 @@ async def test_the_older_of_two_shrunk_jobs_gets_the_node() -> None:
     await jobs.town.clock.advance(5.0)
     told = [jobs.raw(number)["status"]["dataParallel"] for number in range(2)]
     assert [(one["current"], one["waitReason"]) for one in told] == [(3, "ExpandDelay"), (3, "NoFreeNode")]
-    assert told[1]["waitMessage"].endswith("for node ranks 3; 0 are free after jobs ahead in the queue")
+    assert told[1]["waitMessage"].endswith("for node ranks 3; free after jobs ahead in the queue: 0")
     await jobs.town.clock.advance(DELAY)
     await jobs.show(1.0)
     assert jobs.phases() == (JobPhase.EXPANDING, JobPhase.SHRUNK)

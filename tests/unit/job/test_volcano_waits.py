@@ -81,7 +81,7 @@ def test_a_growth_that_its_queue_has_no_room_for_is_held_back() -> None:
     found.cluster.pod_groups.store_group(replace(GROUP, phase="Running"))
     chip = names.DEFAULT_RESOURCE_NAME
     found.cluster.pod_groups.store_queue(VolcanoQueue("research", capability=((chip, 8),), allocated=((chip, 7),)))
-    assert found.growth_refused == f"queue research of Volcano is full: it may have 8 {chip} and has 7; 2 are needed"
+    assert found.growth_refused == f"queue research of Volcano is full: it may have 8 {chip} and has 7; needed: 2"
     found.cluster.pod_groups.store_queue(VolcanoQueue("research", capability=((chip, 8),), allocated=((chip, 6),)))
     assert found.growth_refused == ""
 

@@ -78,3 +78,16 @@ async def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
         await load_credentials(path, "")
     assert "secret" not in str(refused.value)
     assert "HAJOB_KUBECONFIG" in str(refused.value)
+
+
+async def test_every_request_says_on_whose_behalf(tmp_path: Path) -> None:
+    path = Path(write_cluster(tmp_path))
+    content = json.loads(path.read_text())
+    content["users"][0]["user"] = {"username": "me", "password": "secret", "as": "jane", "as-groups": ["a", "b"]}
+    path.write_text(json.dumps(content))
+    credentials = await from_kubeconfig(str(path))
+    assert credentials.authorization_header() == {"Authorization": "Basic bWU6c2VjcmV0"}
+    groups = (("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    assert credentials.impersonation == (("Impersonate-User", "jane"), *groups)
+    with pytest.raises(CredentialsError, match="acts as somebody else"):
+        await load_credentials(str(path), "")

@@ -228,5 +228,5 @@ def test_a_spent_budget_is_told_with_its_numbers() -> None:
     state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),))
     first = recoverability(state, ClusterView(layout_from_spec(spec()), step=5), policy, now_ms=10)[0]
     assert [(one.name, one.message) for one in first.unmet] == [
-        ("BudgetLeft", "budget exhausted: 1 of 1 uses in the last 9 s")
+        ("BudgetLeft", "budget exhausted: 1 of 1 in the last 9 s")
     ]

@@ -94,7 +94,7 @@ def test_a_shrunk_job_says_what_it_waits_for() -> None:
     rig = Rig.shrunk()
     limits = {**Policy().limits, Action.EXPAND: ActionLimits(1, 100_000, 60)}
     need = "needs 1 free node at once with 2 chips each, for node ranks 2"
-    assert waits(rig) == (WaitReason.NO_FREE_NODE, f"{need}; 0 are free after jobs ahead in the queue")
+    assert waits(rig) == (WaitReason.NO_FREE_NODE, f"{need}; free after jobs ahead in the queue: 0")
     rig.view = VIEW
     rig.tell(e.CapacityAvailable(nodes=4))
     steady = "available, must remain so until 1970-01-01T00:23:10Z"
@@ -109,7 +109,7 @@ def test_a_shrunk_job_says_what_it_waits_for() -> None:
     rig.tell(e.CapacityAvailable(nodes=4))
     assert waits(rig, Policy(limits=limits)) == (
         WaitReason.BUDGET_SPENT,
-        "budget exhausted: 1 of 1 uses in the last 100000 s",
+        "budget exhausted: 1 of 1 in the last 100000 s",
     )
     assert nodes_to_return(rig.state, Policy(limits=limits), rig.now) == ()
     assert waits(Rig.running()) is None

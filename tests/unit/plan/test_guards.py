@@ -164,7 +164,7 @@ def test_moves_have_a_budget() -> None:
         assert rig.at(phase)
         if phase is JobPhase.MIGRATING:
             rig.tell(e.Resumed(rig.incident.number, 7))
-    assert "budget exhausted: 1 of 1 uses in the last 3600 s" in str(rig.transition)
+    assert "budget exhausted: 1 of 1 in the last 3600 s" in str(rig.transition)
 
 
 @pytest.mark.parametrize("mode", [Mode.HOLD, Mode.OBSERVE])

@@ -258,7 +258,7 @@ def test_a_spec_that_is_none_is_named() -> None:
     with pytest.raises(HajobInputError, match=r"spec.numNodes: .*spec.parallelism") as error:
         policy_from_spec({**spec(), "numNodes": "x", "parallelism": None})
     assert "spec.parallelism" in str(error.value)
-    with pytest.raises(LayoutError, match="not a multiple"):
+    with pytest.raises(LayoutError, match="no multiple"):
         layout_from_spec(spec(parallelism={"tensor": 3}))
 
 

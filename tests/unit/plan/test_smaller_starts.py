@@ -199,7 +199,7 @@ def test_nodes_that_stay_for_the_delay_are_grown_onto() -> None:
     assert wait is not None
     assert (wait.reason, wait.message) == (
         WaitReason.NO_FREE_NODE,
-        f"{need}; 0 are free after jobs ahead in the queue",
+        f"{need}; free after jobs ahead in the queue: 0",
     )
     assert nodes_to_return(rig.state, rig.policy, rig.now) == (2, 3)
     comes(rig)

@@ -98,7 +98,7 @@ def test_replace_would_work_where_only_spares_are_free() -> None:
         return one.status.value, one.message
 
     assert replacing(replace(TWO, spares=())) == ("False", "")
-    assert replacing(TWO) == ("True", "2 spare nodes are ready")
+    assert replacing(TWO) == ("True", "ready: 2 spare nodes")
 
 
 def test_a_spare_of_another_super_pod_is_left_alone() -> None:

@@ -141,7 +141,7 @@ def evaluator(
         (
             evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 3)),
             Action.RETRY,
-            [("BudgetLeft", "budget exhausted: 3 of 3 uses in the last 600 s")],
+            [("BudgetLeft", "budget exhausted: 3 of 3 in the last 600 s")],
         ),
         (
             evaluator(Loss((5,), program_failure=True), replace(TRAINING, spent=(Spend("Program", 10),) * 3)),

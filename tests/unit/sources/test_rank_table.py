@@ -75,7 +75,7 @@ def test_two_pods_of_one_machine_are_told_apart() -> None:
         (noted(1, address="10.0.0.9", devices=""), "waits for the chips of job-1"),
         (noted(1, devices="{"), "waits for the chips of job-1"),
         (noted(1, devices='{"devices": [{"device_id": 3}], "host_ip": "h"}'), "waits for the chips of job-1"),
-        (noted(1, chips=1), "1 chips are noted on pod job-1, which has 2 ranks"),
+        (noted(1, chips=1), "pod job-1 has 2 ranks, and on it 1 chip noted"),
         (noted(1, address="-1"), "chip 0 of pod job-1 on node-1 has no address of its own"),
     ],
 )

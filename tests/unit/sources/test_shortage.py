@@ -17,7 +17,7 @@ SAYS = {
     "Preemption is not helpful for scheduling.": "of 6 nodes 1 had untolerated taint "
     "{node.kubernetes.io/unreachable: }, "
     "2 didn't match Pod's node affinity/selector, 3 lack huawei.com/Ascend910",
-    "0/1 nodes are available: 1 node(s) were unschedulable.": "of 1 nodes 1 were unschedulable",
+    "0/1 nodes are available: 1 node(s) were unschedulable.": "of 1 node 1 was unschedulable",
     "no nodes available to schedule pods": "no nodes available to schedule pods",
     "0/2 nodes are available: 2 Too many pods.": "of 2 nodes 2 Too many pods",
 }

@@ -89,10 +89,12 @@ def advance_start(job: Job) -> None:
 
 
 def _advance_opening(job: Job) -> None:
+    complete = job.roster.are_all_reported()
+    job.attempt.note_pods(job.now, complete=complete)
     if _has_stale_ranks(job):
         return
     _ask_for_controller(job)
-    if job.roster.are_all_reported() and checkpoints.are_verified(job) and job.is_everything_up:
+    if complete and checkpoints.are_verified(job) and job.is_everything_up:
         there = job.roster.reported_pods()
         if all(pod.launcher_ready for pod in there):
             _start_ranks(job, there)

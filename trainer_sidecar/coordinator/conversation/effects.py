@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hajob.domain.text import counted_noun
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.conversation import (
     COMMUNICATION_FAULT,
@@ -238,7 +239,9 @@ def postpone_refused_call(memory: ConversationMemory, event: MindIOEvent) -> lis
         memory.strategy = ""
     quick = memory.refusals <= MAX_QUICK_RETRIES
     memory.hold_until = memory.now + (RETRY_DELAY_SECONDS if quick else SLOW_RETRY_SECONDS)
-    memory.problem = f"MindIO refused {event.call}: {event.text or event.code} ({memory.refusals} times)"
+    memory.problem = (
+        f"MindIO refused {event.call}: {event.text or event.code} ({counted_noun(memory.refusals, 'time')})"
+    )
     return []
 
 

@@ -33,6 +33,7 @@ class Attempt:
     last_step: int = 0  # that the training is to reach, 0: not known
     over_since: float | None = None  # when the last step had ended on every rank, or the first rank had ended in order
     sign: float = 0.0  # time of the last sign of progress of the start
+    complete_since: float | None = None  # when the agents of all its pods had said how their ranks are
 
     def note_progress(self, at: float) -> None:
         """Note progress of the start: a new phase of a rank, a finished computation or output."""
@@ -42,6 +43,13 @@ class Attempt:
         """Return the time of the first check for ranks that run already."""
         self.since = self.since or now
         return self.since
+
+    def note_pods(self, now: float, *, complete: bool) -> None:
+        """Note whether the agents of all its pods have said how their ranks are."""
+        if not complete:
+            self.complete_since = None
+        elif self.complete_since is None:
+            self.complete_since = now
 
     def note_running(self, now: float) -> None:
         """Note that its ranks were ordered."""

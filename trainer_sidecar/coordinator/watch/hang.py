@@ -98,7 +98,8 @@ def _have_all_answered(job: Job, found: Standstill) -> bool:
 def _build_hang_fact(job: Job, still: float, standstill: Standstill) -> pb.Fact:
     ranks = sorted(standstill.ranks)
     everybody = len(ranks) == job.roster.world_size - len(job.roster.dropped)
-    who = "no rank is behind the others" if everybody else f"ranks {ranks[:NAMED_RANKS]} are behind"
+    behind = f"rank {ranks[0]} is behind" if len(ranks) == 1 else f"ranks {ranks[:NAMED_RANKS]} are behind"
+    who = "no rank is behind the others" if everybody else behind
     text = f"every process lives, but no step has ended for {still:.0f} s; step {job.steps.newest} was the last, {who}"
     found = job.new_fact(
         pb.HANG, "job", "\n".join([text, *_describe_places(standstill, MESSAGE_CHARACTERS - len(text))])

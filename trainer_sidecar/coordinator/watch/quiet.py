@@ -1,7 +1,8 @@
-"""A training that has been quiet since its start: no step has ended, and nobody knows how long one takes.
+"""A training that has been quiet since its start: no rank was started, or no step has ended.
 
+A start script may wait for a file server before it calls torchrun, and nothing says how long it may.
 A rank that hangs in the first steps looks like one that compiles for twenty minutes, so nothing is ended for half an
-hour (hang.py). People are told long before: that no step ends, who keeps it up as far as that shows, and whether
+hour (hang.py). People are told long before: what does not happen, who keeps it up as far as that shows, and whether
 anybody works at all. It is said in the report's problems, and no fault follows from it.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 from hajob.domain.text import first_of_list, number_runs
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.states import STEADY
+from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ARRIVED, STARTED
 
 NO_STEP_ENDED = "NoStepEnded"
+NO_RANK_STARTED = "NoRankStarted"
 QUIET_SECONDS = 90.0
 """From here on it is told: most first steps are over by then, and a person waits no longer before he looks."""
 IDLE_SECONDS = 30.0
@@ -22,10 +25,34 @@ IDLE_SECONDS = 30.0
 
 def quiet_problem(job: Job) -> pb.Problem | None:
     """Return what is to be said of a quiet training; None of one that is not quiet, or not yet."""
+    if job.attempt.phase is AttemptPhase.OPENING:
+        return _problem_of_opening(job)
     since = _awaited_since(job)
     if since is None or job.now - since < QUIET_SECONDS:
         return None
     return pb.Problem(code=NO_STEP_ENDED, message="; ".join(_sentences_of_quiet(job, job.now - since)))
+
+
+def _problem_of_opening(job: Job) -> pb.Problem | None:
+    """Return what is to be said of a start whose pods are all there, and whose ranks are not started."""
+    since = job.attempt.complete_since
+    if since is None or job.now - since < QUIET_SECONDS:
+        return None
+    told = [f"no rank has been started for more than {_rough_duration(job.now - since)} since all pods are there"]
+    silent = [pod.name for pod in job.roster.reported_pods() if not pod.launcher_ready]
+    if silent:
+        told.append(f"no call of torchrun or msrun yet by the start script in {first_of_list(silent)}")
+        idle = job.now - max(since, job.attempt.sign) >= IDLE_SECONDS
+        told.append(
+            "nothing that it runs computes or prints: it waits for something"
+            if idle
+            else "what it runs computes or prints"
+        )
+    elif job.is_everything_up:
+        told.append("an agent still looks at the checkpoints")
+    else:
+        told.append("what the ranks are to register with does not serve yet")
+    return pb.Problem(code=NO_RANK_STARTED, message="; ".join(told))
 
 
 def _awaited_since(job: Job) -> float | None:

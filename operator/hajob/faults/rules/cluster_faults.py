@@ -216,7 +216,7 @@ class ClusterFaults:
         silent = sum(Source.DEVICE in self.feeds.silent_sources(node, now_ms) for node in self._silent)
         total = self.feeds.count_writers(nodes, Source.DEVICE)
         limit = self.breaker.settings.limit_of_bad_nodes(total)
-        why = f"{silent} of {total} device plugins are silent; the limit is {limit}" if silent > limit else ""
+        why = f"silent device plugins: {silent} of {total}; the limit is {limit}" if silent > limit else ""
         self._silence = (now_ms, why)
         for node in before ^ self._silent:
             self.update_node(node, now_ms)

@@ -80,8 +80,8 @@ class Breaker:
         if not self._open:
             return ""
         seconds = self.settings.window_ms // 1000
-        turned = f"{len(self._turned)} of {num_nodes} nodes were reported faulty within {seconds} s, or since then"
-        return f"{turned}; the limit is {limit}"
+        since = f"nodes reported faulty within {seconds} s, or since then"
+        return f"{since}: {len(self._turned)} of {num_nodes}; the limit is {limit}"
 
     def _forget_old(self, now_ms: int) -> None:
         while self._turned and next(iter(self._turned.values())) <= now_ms - self.settings.window_ms:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from hajob.domain.text import counted_noun
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Wants
 from hajob.plan import fencing
@@ -56,7 +57,7 @@ def why_start_waits(snapshot: JobSnapshot) -> str:
     """Return what a start waits for, in words; empty for nothing."""
     if old := snapshot.earlier_ranks:
         named = ", ".join(sorted(old)[:_NAMED])
-        return f"waiting for {len(old)} pods of the previous attempt to end: {named}"
+        return f"waiting for {counted_noun(len(old), 'pod')} of the previous attempt to end: {named}"
     if not _fence_wait_left_ms(snapshot):
         return ""
     where = ", ".join(sorted(snapshot.state.unreachable)[:_NAMED])

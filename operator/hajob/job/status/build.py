@@ -286,19 +286,21 @@ def _reasons_of_conditions(snapshot: Snapshot, protection: api.Protection | None
     ]
 
 
-_QUIET_PHASES: Final = frozenset(
-    {JobPhase.STARTING, JobPhase.WARMING}
-    | {phase for phase, reason in RUNNING_REASON.items() if reason is Reason.TRAINING}
-)
-"""Phases in which ranks run and should end steps."""
+_STARTS: Final = frozenset({JobPhase.STARTING, JobPhase.WARMING})
+_QUIET_PHASES: Final = {
+    Reason.NO_RANK_STARTED: _STARTS | {JobPhase.PENDING, JobPhase.RESTARTING},
+    Reason.NO_STEP_ENDED: _STARTS | {phase for phase, reason in RUNNING_REASON.items() if reason is Reason.TRAINING},
+}
+"""Phases in which ranks should be started, and in which they should end steps."""
 
 
 def _running_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return whether the ranks train, and what holds them up; one that ends no step is said not to."""
     phase, told = snapshot.state.going_on, _start_in_words(snapshot)
-    quiet = snapshot.coordinator.problems.get(Reason.NO_STEP_ENDED.word, "")
-    if quiet and phase in _QUIET_PHASES:
-        return Reason.NO_STEP_ENDED, "; ".join((quiet, *told))[:MESSAGE_LIMIT]
+    for reason, phases in _QUIET_PHASES.items():
+        quiet = snapshot.coordinator.problems.get(reason.word, "")
+        if quiet and phase in phases:
+            return reason, "; ".join((quiet, *told))[:MESSAGE_LIMIT]
     return RUNNING_REASON[phase], "; ".join(told)
 
 
@@ -447,7 +449,7 @@ def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
 
 def _why_silent(snapshot: Snapshot, pods: Sequence[PodView], waiting: int) -> str:
     """Return that so many of these pods have no node and nobody has said why, and who may be away."""
-    told = f"{waiting} of {len(pods)} pods have no node yet"
+    told = f"pods without a node yet: {waiting} of {len(pods)}"
     by_volcano = snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO
     if by_volcano and any(pod.is_rank_pod and not pod.node_name for pod in pods):
         words = f"{told}, and Volcano has not said why: does its scheduler run?"

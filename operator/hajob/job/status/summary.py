@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hajob.api import status as api
-from hajob.api.conditions import ConditionType, Reason, find_condition
+from hajob.api.conditions import QUIET_REASONS, ConditionType, Reason, find_condition
 from hajob.api.enums import ConditionStatus
 from hajob.domain.incidents import IncidentOutcome
 from hajob.plan.state import UNTRAINED, JobPhase, JobState
@@ -92,8 +92,8 @@ def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summ
     outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
     nodes = {pod.node_name for pod in facts.pods if pod.is_rank_pod and pod.node_name and not pod.has_ended}
     return api.Summary(
-        state="Refused" if facts.refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
-        reason=_reason_in_a_word(conditions, facts)[:64],
+        state=_state_in_a_word(facts, reason := _reason_in_a_word(conditions, facts)),
+        reason=reason[:64],
         size=f"{size.current}/{size.desired}",
         recovery=(newest.action or "") if newest else "",
         last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome is not IncidentOutcome.OPEN else "",
@@ -104,6 +104,15 @@ def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summ
         spares=f"{facts.spares.ready}/{facts.spares.desired}" if facts.spares is not None else "",
         restarts=str(state.restarts_infrastructure + state.restarts_program),
     )
+
+
+def _state_in_a_word(facts: Facts, reason: str) -> str:
+    state = facts.state
+    if facts.refused and not state.attempt:
+        return "Refused"
+    if state.phase is JobPhase.PENDING and reason == Reason.NO_RANK_STARTED.word:
+        return STATE_WORD[JobPhase.STARTING]  # it has everything that a job waits for
+    return STATE_WORD.get(state.phase, state.phase.value)
 
 
 def step_time_in_words(milliseconds: int | None) -> str:
@@ -129,8 +138,8 @@ def _reason_in_a_word(conditions: Sequence[api.Condition], facts: Facts) -> str:
         return _reason_of_condition(conditions, _AS_CONDITION[state.phase])
     if state.phase in _BEFORE_PODS and (waits := _why_waiting(conditions, facts.pods)):
         return waits
-    if _reason_of_condition(conditions, ConditionType.RUNNING) == Reason.NO_STEP_ENDED.word:
-        return Reason.NO_STEP_ENDED.word
+    if (quiet := _reason_of_condition(conditions, ConditionType.RUNNING)) in {one.word for one in QUIET_REASONS}:
+        return quiet
     return state.incident.cause.code if state.incident is not None else ""
 
 

@@ -26,7 +26,7 @@ def test_old_pods_are_awaited_and_become_overdue() -> None:
     assert not why_start_stuck(snapshot(state=SECOND, pods=[old]), memo)
     later = snapshot(state=SECOND, pods=[old], now=NOW + STUCK_SECONDS)
     assert want_start_gate(later, memo) == Wants()
-    assert why_start_stuck(later, memo) == "waiting for 1 pods of the previous attempt to end: job-0"
+    assert why_start_stuck(later, memo) == "waiting for 1 pod of the previous attempt to end: job-0"
 
 
 def test_ranks_out_of_reach_are_outlived() -> None:

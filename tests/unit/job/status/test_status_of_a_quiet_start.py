@@ -13,6 +13,7 @@ from hajob.plan.state import JobPhase, JobState
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "quickstart.yaml"
 JOB = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
+UNSTARTED = {"NoRankStarted": "no rank has been started for more than 90 s since all pods are there"}
 QUIET = {"NoStepEnded": "no step has ended for more than 90 s since the start; not registered with MindIO: rank 2"}
 
 
@@ -29,6 +30,19 @@ def test_a_quiet_start_is_said_in_running(phase: JobPhase, state: str) -> None:
     assert (status.summary.state, status.summary.reason) == (state, "NoStepEnded")
     failing = {each.type for each in status.conditions if each.type in {"Failed", "Degraded"} and each.status == "True"}
     assert not failing, "it may compile"
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"),
+    [(JobPhase.PENDING, "Starting"), (JobPhase.RESTARTING, "Restarting"), (JobPhase.STARTING, "Starting")],
+)
+def test_ranks_that_are_not_started_are_said_in_running(phase: JobPhase, state: str) -> None:
+    view = CoordinatorView(connected=True, serving=True, problems=UNSTARTED)
+    status = build_status(Snapshot(JOB, JobState(phase=phase, attempt=1), 1, 1_000, coordinator=view))
+    running = next(each for each in status.conditions if each.type == "Running")
+    assert (running.status, running.reason, running.message) == ("False", "NoRankStarted", UNSTARTED["NoRankStarted"])
+    assert status.summary is not None
+    assert (status.summary.state, status.summary.reason) == (state, "NoRankStarted")
 
 
 @pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.GATHERING, JobPhase.FAILED, JobPhase.SUSPENDED])

@@ -86,9 +86,12 @@ def test_a_silent_volcano_is_told_with_its_queue() -> None:
         return next(one.message for one in found.conditions if one.type == "Scheduled")
 
     assert told(replace(POD, node_name="node-1"), replace(POD, name="job-1", node_rank=1)) == (
-        "queue research of Volcano: 1 of 2 pods have no node yet, and Volcano has not said why: does its scheduler run?"
+        "queue research of Volcano: pods without a node yet: 1 of 2, "
+        "and Volcano has not said why: does its scheduler run?"
     )
-    assert told(replace(POD, node_name="node-1"), coordinator) == "1 of 2 pods have no node yet", "that one is not its"
+    assert told(replace(POD, node_name="node-1"), coordinator) == "pods without a node yet: 1 of 2", (
+        "that one is not its"
+    )
 
 
 def test_a_checkpoint_keeps_the_time_of_its_first_sight() -> None:
