@@ -29,8 +29,14 @@ HURRIED_SECONDS: Final = 10.0
 
 
 def want_chip_notes(snapshot: JobSnapshot) -> Wants:
-    """Want the annotations of whole-node pods that have run for a while without them; until then, to look again."""
+    """Want the annotations of whole-node pods that have run for a while without them; until then, to look again.
+
+    While a job starts only a rank table is waited for: elsewhere a write for each pod would take its time from the pods
+    that are still being made.
+    """
     if snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO or not snapshot.pods_are_known:
+        return Wants()
+    if snapshot.state.is_untrained and not has_rank_table(snapshot.job.spec):
         return Wants()
     changes, again_at = list[Patch](), inf
     patience = HURRIED_SECONDS if has_rank_table(snapshot.job.spec) else PATIENCE_SECONDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -12,10 +13,11 @@ from hajob.api import constants as names
 from hajob.job.policies.chip_notes import PATIENCE_SECONDS, want_chip_notes
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Patch
+from hajob.plan.state import JobPhase, JobState
 from hajob.sources.base_devices import parse_base_devices
 from hajob.sources.node import NodeView
 from hajob.sources.pod import chip_numbers
-from tests.rigs.snapshots import NOW, rank, snapshot
+from tests.rigs.snapshots import NOW, RUNNING, rank, snapshot
 
 CHIP = names.DEFAULT_RESOURCE_NAME
 WALL_SECONDS = 1_795_255_200.0
@@ -23,12 +25,20 @@ DEVICES = json.dumps({"Ascend910-1": {"IP": "10.0.0.2"}, "Ascend910-0": {"IP": "
 
 
 def made(
-    *, age: float = 60.0, devices: str = DEVICES, chips: int = 2, scheduling: Any = None, **pod: Any
+    *,
+    age: float = 60.0,
+    devices: str = DEVICES,
+    chips: int = 2,
+    scheduling: Any = None,
+    network: Any = None,
+    state: JobState = RUNNING,
+    **pod: Any,
 ) -> JobSnapshot:
     node = NodeView("node-0", all_chips={CHIP: chips}, chips={CHIP: chips}, address="192.0.2.1", devices=devices)
     started = int((WALL_SECONDS - age) * 1000)
     whole = rank(0, **{"requests": ((CHIP, 2),), "started_ms": started, **pod})
-    return snapshot({"scheduling": scheduling or {}}, pods=[whole], nodes=[node])
+    spec = {"scheduling": scheduling or {}, "network": network or {}}
+    return snapshot(spec, pods=[whole], nodes=[node], state=state)
 
 
 def test_chips_of_a_whole_node_are_noted_as_the_plugin_would() -> None:
@@ -53,6 +63,13 @@ def test_chips_of_a_whole_node_are_noted_as_the_plugin_would() -> None:
 def test_a_plugin_has_time_to_write_them_itself() -> None:
     wants = want_chip_notes(made(age=10.0))
     assert (wants.changes, wants.again_at) == ((), NOW + PATIENCE_SECONDS - 10.0)
+
+
+@pytest.mark.parametrize("table", ["Disabled", "Enabled"])
+def test_a_start_writes_them_only_for_a_rank_table(table: str) -> None:
+    starting = replace(RUNNING, phase=JobPhase.STARTING)
+    changes = want_chip_notes(made(state=starting, network={"rankTablePolicy": table})).changes
+    assert len(changes) == (1 if table == "Enabled" else 0)
 
 
 @pytest.mark.parametrize(
