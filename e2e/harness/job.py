@@ -236,11 +236,11 @@ class Job:
         )
 
     def node_of(self, node_rank: int) -> str:
-        """The node where the newest pod of a node rank runs."""
+        """The node of the newest pod of a node rank; empty while it has none."""
         label = "training.hajob.io/node-rank"
         pods = [pod for pod in self.pods("rank") if pod["metadata"]["labels"].get(label) == str(node_rank)]
         newest = max(pods, key=lambda pod: int(pod["metadata"]["labels"]["training.hajob.io/incarnation"]))
-        return str(newest["spec"]["nodeName"])
+        return str(newest["spec"].get("nodeName", ""))
 
     def events(self) -> list[proof.Event]:
         """What the ranks wrote down so far, in order of time."""

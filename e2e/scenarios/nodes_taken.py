@@ -15,6 +15,12 @@ STEP_MILLISECONDS = 200.0
 
 def take(rig: Rig, job: Job, node_rank: int) -> str:
     """Somebody closes the node of a pod and deletes the pod; the node's name."""
+
+    def is_placed() -> bool:
+        return node_rank in pods_by_node_rank(job) and bool(job.node_of(node_rank))
+
+    # An action is told before its pods are made.
+    rig.plane.wait(f"node rank {node_rank} to have a pod on a node", is_placed)
     node = job.node_of(node_rank)
     rig.plane.kubectl("cordon", node)
     rig.plane.kubectl("--namespace", job.namespace, "delete", "pod", pod_of(job, node_rank), "--wait=false")
