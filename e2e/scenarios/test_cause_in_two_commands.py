@@ -66,7 +66,7 @@ TRAININGS: Final = {
         spec={"recovery": {"hang": {"stepTimeMultiple": 20, "minTimeoutSeconds": 3}}},
     ),
     "blocks": Wrong(
-        ("NoRankStarted", "torchrun", "in blocks-0, blocks-1", "it waits for something", "kubectl logs POD -c trainer"),
+        ("NoRankStarted", "torchrun", "script in blocks-0-", "it waits for something", "kubectl logs POD -c trainer"),
         container={"command": ["bash", "-c", "while true; do sleep 600; done"]},
     ),
     "hangs-at-once": Wrong(

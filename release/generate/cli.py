@@ -27,7 +27,7 @@ With `HAJOB_LANG=zh`, or in a Chinese locale, every sentence is Chinese (`HAJOB_
 | exit code | when |
 | --- | --- |
 | 0 | done |
-| 1 | not done: the cluster refuses or cannot be reached, `doctor` finds a problem, a log is not kept |
+| 1 | not done: the cluster refuses or cannot be reached, `doctor` or `lint` finds a problem, a log is not kept |
 | 2 | the input is invalid |
 | 130 | you pressed Ctrl-C |
 | 141 | nobody reads the output any more, as with `head` |
@@ -43,7 +43,7 @@ _CHINESE_HEAD: Final = """\
 | 退出码 | 何时 |
 | --- | --- |
 | 0 | 完成 |
-| 1 | 未完成：集群拒绝或无法访问、`doctor` 发现问题、日志没有保留 |
+| 1 | 未完成：集群拒绝或无法访问、`doctor` 或 `lint` 发现问题、日志没有保留 |
 | 2 | 输入无效 |
 | 130 | 你按了 Ctrl-C |
 | 141 | 没有人再读输出，例如用了 `head` |

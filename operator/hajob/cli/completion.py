@@ -74,8 +74,8 @@ def _positional(at: argparse.ArgumentParser, place: int) -> argparse.Action | No
 def find_names(kind: str, words: Sequence[str]) -> list[str]:
     """Return the names of a kind in the cluster that the words choose; none where it cannot be asked."""
     try:
-        objects = KubernetesObjects(context=_value_of_option(words, "--context"), seconds=_SECONDS)
-        namespace = _value_of_option(words, "-n", "--namespace") or objects.namespace
+        objects = KubernetesObjects(context=value_of_option(words, "--context"), seconds=_SECONDS)
+        namespace = value_of_option(words, "-n", "--namespace") or objects.namespace
         return names_in_cluster(objects, kind, namespace, words)
     except ClusterError:
         return []  # an error would stand in the middle of the line that is typed
@@ -100,10 +100,16 @@ def names_in_cluster(objects: Objects, kind: str, namespace: str, words: Sequenc
     return [name_of_object(one) for one in listed(objects, paths[kind])]
 
 
-def _value_of_option(words: Sequence[str], *options: str) -> str | None:
-    for word, value in pairwise(words):
+def value_of_option(words: Sequence[str], *options: str) -> str | None:
+    """Return the value of an option: behind it, behind an equals sign, or behind its letter."""
+    for word, value in pairwise((*words, "")):
         if word in options:
             return value
+        name, sign, joined = word.partition("=")
+        if sign and name in options:
+            return joined
+        if word[:2] in options and not word.startswith("--"):
+            return word[2:]
     return None
 
 

@@ -71,7 +71,8 @@ def _answer_with_findings(filename: str, found: list[Json]) -> Answer:
     told: list[Block] = [f"{one['grade']:<5} {one['job']}: {in_language(one['message'])}" for one in found]
     errors = sum(one["grade"] == ERROR for one in found)
     told.append(f"{filename}: {errors} to be changed, {len(found) - errors} worth knowing")
-    return Answer(told, found)
+    jobs = dict.fromkeys(one["job"] for one in found if one["grade"] == ERROR)
+    return Answer(told, found, [f"{names.PLURAL}.{names.GROUP}/{name}" for name in jobs])
 
 
 def findings_of_job(raw: Json) -> Iterator[Json]:

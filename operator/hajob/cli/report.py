@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hajob.api.status import MAX_INCIDENTS
 from hajob.cli.exits import run_reported
+from hajob.cli.goodput import goodput_of_last
 from hajob.cli.job_view import JobView, age_in_words, outage_milliseconds, read_time, short_duration
 from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
-from hajob.cli.output import FORMATS, Answer, Block, Table, print_answer
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.cli.quarantine import parse_duration
 from hajob.cli.status import goodput_since_start, seconds_wanted
 from hajob.domain.goodput import ASKED_FOR, Bucket
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 _MEANINGS: Final = {
     Bucket.TRAINING: "steps that count",
-    Bucket.SCHEDULING: "waited for its pods to be placed",
-    Bucket.START_UP: "images, processes, first step",
+    Bucket.SCHEDULING: "pods placed and started, images, the script up to torchrun",
+    Bucket.START_UP: "processes, links, first step",
     Bucket.LOST_STEPS: "steps that had to be done again",
     Bucket.DETECTION: "faults before they were noticed",
     Bucket.DECISION: "decided what to do",
@@ -43,7 +44,9 @@ def add_parser(commands: Commands) -> None:
     parser = add_verb(commands, "report")
     add_job(parser)
     parser.add_argument(
-        "--since", metavar="TIME", help="count the incidents of this last while only, such as 24h or 7d (default: all)"
+        "--since",
+        metavar="TIME",
+        help="tell of this last while, such as 24h or 7d (default: since the start)",
     )
     add_context_option(parser)
     add_output_option(parser, FORMATS)
@@ -75,12 +78,16 @@ def report_of_job(
     if buckets:
         told.append(Table(("TIME", "SHARE", "WENT INTO", "WHICH IS"), list(_rows_of_buckets(buckets, wanted))))
     incidents, all_known = _incidents_since(job, since)
+    of_while = None if since is None else goodput_of_last(job, int(since.total_seconds() * 1000))
+    if since is not None:
+        told.append(_line_of_while(age_in_words(int(since.total_seconds())), of_while))
     told += _lines_of_incidents(incidents, since, all_known=all_known)
     data: Json = {
         "job": name,
         "namespace": namespace,
         "goodputPercent": round(percent, 2) if percent is not None else None,
         "buckets": buckets,
+        "goodputPercentSince": round(of_while, 2) if of_while is not None else None,
         "since": None if since is None else int(since.total_seconds()),
         "incidents": _totals_of_incidents(incidents),
         "incidentsAreAllKnown": all_known,
@@ -95,6 +102,12 @@ def _headline_of_report(job: JobView, percent: float | None, wanted: int) -> str
         return f"{job.namespace}/{job.name}{size}: no time is booked yet"
     lost = f", {wanted * (1 - percent / 100) * chips / 3600:,.1f} chip hours did not" if chips else ""
     return f"{job.namespace}/{job.name}{size}: {percent:.1f}% of {age_in_words(wanted)} went into training{lost}"
+
+
+def _line_of_while(duration: str, percent: float | None) -> str:
+    if percent is None:
+        return f"how much of the last {duration} went into training is {UNKNOWN}: the figures above are since the start"
+    return f"of the last {duration} {percent:.1f}% went into training"
 
 
 def _rows_of_buckets(buckets: Mapping[str, int], wanted: int) -> Iterator[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from hajob.api import constants as names
 from hajob.api.derived import chips_per_node
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
@@ -175,7 +176,7 @@ def answer_for_losses(
         "outcomes": [_as_json(one) for one in outcomes],
         "notes": list(notes),
     }
-    return Answer(told, data)
+    return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{name}"])
 
 
 def losses_to_play(num_nodes: int, lost: int) -> Iterator[tuple[int, ...]]:

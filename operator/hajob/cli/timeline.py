@@ -56,7 +56,7 @@ def history_of_job(objects: ReadObjects, namespace: str, name: str, now_ms: int,
         if found is None:
             known = ", ".join(str(one.get("incarnation")) for one in job.incidents) or "none"
             raise ClusterError(f"{name} has no incident {incident}; its status has {known}")
-        return Answer(list(_lines_of_incident(found)), dict(found))
+        return Answer(list(_lines_of_incident(found)), dict(found), [job.resource_name])
     # Events live for an hour; the status has the newest incidents for as long as the job lives.
     events, unread = events_of(objects, job.namespace, names.KIND, job.name)
     rows = sorted([*_rows_of_job(job), *_rows_of_incidents(job), *_rows_of_events(events)], key=lambda row: row["time"])

@@ -6,16 +6,15 @@ from typing import Final
 
 from hajob.api.base import Json
 from hajob.api.status import MAX_INCIDENTS
-from hajob.cli.job_view import JobView, outage_milliseconds
+from hajob.cli.goodput import goodput_of_last
+from hajob.cli.job_view import JobView
 from hajob.cli.jobs import jobs_of_namespace, order_by_trouble
 from hajob.cli.objects import ReadObjects
 from hajob.cli.status import goodput_since_start
 from hajob.cli.watch import is_training
-from hajob.domain.actions import Action
-from hajob.sources.reading import mapping, milliseconds_of, parse_whole_number, text
+from hajob.sources.reading import parse_whole_number, text
 
 DAY_MS: Final = 24 * 3600 * 1000
-_RESIZES: Final = frozenset({Action.SHRINK, Action.EXPAND})
 
 
 def list_of_jobs(objects: ReadObjects, namespace: str, now_ms: int) -> Json:
@@ -58,31 +57,9 @@ def row_of_job(job: JobView) -> Json:
 
 
 def goodput_of_day(job: JobView) -> Json | None:
-    """Return the goodput of the last 24 h, in percent; since the start where the job is younger, or nobody knows.
-
-    The account of the status counts from the start of the job. What a day lost is known from its incidents, as long as
-    the status still has all of them and the job has kept its size.
-    """
+    """Return the goodput of the last 24 h, in percent; since the start where the job is younger, or nobody knows."""
     whole = goodput_since_start(job.seconds_by_bucket())
     if whole is None:
         return None
-    since_start: Json = {"percent": round(whole, 1), "ofDay": False}
-    begun = milliseconds_of(job.status.get("startTime"))
-    day = job.now_ms - DAY_MS
-    if begun is None or begun >= day or job.status.get("completionTime"):
-        return since_start
-    within = [one for one in job.incidents if (milliseconds_of(one.get("endTime")) or job.now_ms) > day]
-    all_are_known = len(job.incidents) < MAX_INCIDENTS or len(within) < len(job.incidents)
-    data = mapping(job.status.get("dataParallel"))
-    resized = data.get("current") != data.get("desired") or any(one.get("action") in _RESIZES for one in within)
-    # A figure that might be wrong is not shown: what is certain takes its place.
-    if not all_are_known or resized or not is_training(job):
-        return since_start
-    step_ms = parse_whole_number(job.progress.get("stepMilliseconds")) or 0
-    lost = 0
-    # An outage that began before the day counts with the part that lies in it.
-    for one in within:
-        at = milliseconds_of(one.get("startTime")) or day
-        lost += min(outage_milliseconds(one), max(at + outage_milliseconds(one) - day, 0))
-        lost += (parse_whole_number(one.get("lostSteps")) or 0) * step_ms
-    return {"percent": round(100 * max(DAY_MS - lost, 0) / DAY_MS, 1), "ofDay": True}
+    of_day = goodput_of_last(job, DAY_MS)
+    return {"percent": round(whole if of_day is None else of_day, 1), "ofDay": of_day is not None}

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hajob.cli.completion import names_in_cluster, offered_lines
+from hajob.cli.completion import names_in_cluster, offered_lines, value_of_option
 from tests.rigs.told_job import NAME, NAMESPACE, told_job
 from tests.rigs.told_server import ToldServer
 
@@ -81,3 +81,17 @@ def test_without_a_cluster_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_file_may_stand_where_one_is_asked_for() -> None:
     assert offered_lines(["lint", ""], found) == [":0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["status", "-n", "team"], "team"),
+        (["status", "--namespace=team"], "team"),
+        (["status", "--namespace", "team"], "team"),
+        (["status", "-nteam"], "team"),
+        (["status", "--no-browser"], None),
+    ],
+)
+def test_the_namespace_counts_in_every_form(words: list[str], value: str | None) -> None:
+    assert value_of_option(words, "-n", "--namespace") == value

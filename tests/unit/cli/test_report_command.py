@@ -10,7 +10,7 @@ import pytest
 from hajob.api.status import MAX_INCIDENTS
 from hajob.cli import report
 from hajob.cli.cluster import ClusterError
-from hajob.cli.output import plain_lines
+from hajob.cli.output import UNKNOWN, plain_lines
 from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
 from tests.rigs.told_server import ToldServer
 
@@ -32,7 +32,7 @@ def test_the_time_is_told_by_what_it_went_into() -> None:
         "120m   90.0%         Training    steps that count",
         "60m    not counted   Suspended   suspended by request",
         "6m     5.0%          Newer",
-        "5m     3.8%          StartUp     images, processes, first step",
+        "5m     3.8%          StartUp     processes, links, first step",
         "100s   1.2%          Recovery    recovered",
         "1 incident (Replace 1): 6.2s outage, 0 steps done again",
     ]
@@ -41,6 +41,14 @@ def test_the_time_is_told_by_what_it_went_into() -> None:
 def test_only_incidents_of_a_while_are_counted() -> None:
     assert lines_for(told_job(), timedelta(seconds=60))[-1] == "no incident in the last 60s"
     assert lines_for(told_job(), timedelta(hours=1))[-1].startswith("1 incident in the last 60m (Replace 1): 6.2s")
+
+
+def test_how_much_of_a_while_went_into_training_is_told() -> None:
+    job = told_job()
+    assert f"how much of the last 24h00m went into training is {UNKNOWN}" in lines_for(job, timedelta(hours=24))[-2]
+    job["status"]["startTime"] = "2025-01-01T00:00:00Z"
+    assert lines_for(job, timedelta(hours=24))[-2] == "of the last 24h00m 100.0% went into training"
+    assert lines_for(job, timedelta(minutes=62))[-2] == "of the last 62m 99.8% went into training"
 
 
 def test_incidents_that_the_status_has_lost_are_not_denied() -> None:

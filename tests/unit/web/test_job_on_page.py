@@ -23,6 +23,14 @@ PLACES = ("hajob-system", "kube-system")
 ALL_RANKS = [rank_pod_object(number, **READY) for number in range(4)]
 
 
+PAUSED = {
+    "action": "Pause",
+    "startTime": "2026-01-01T00:00:00Z",
+    "phases": [{"name": "Stop", "milliseconds": DAY_MS // 2}],
+}
+"""A planned pause of half a day."""
+
+
 def at(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
 
@@ -62,6 +70,13 @@ def test_a_job_that_nobody_has_seen_has_a_row() -> None:
             (100.0, True),
         ),
         ({"action": "Shrink"}, (93.3, False)),
+        # Half of the day was a pause, of which nobody wanted training; a tenth of the rest was lost.
+        ({**PAUSED, "lostSteps": 0}, (100.0, True)),
+        ({**PAUSED, "lostSteps": 3042}, (90.0, True)),
+        # After these a job may wait for nodes, and no incident tells how long.
+        ({"cause": {"code": "SuspendRequested"}}, (93.3, False)),
+        ({"cause": {"code": "Evicted"}}, (93.3, False)),
+        ({"cause": {"code": "ExpandDue"}}, (93.3, False)),
     ],
 )
 def test_a_day_loses_what_its_incidents_cost(incident: Json, told: tuple[float, bool]) -> None:
