@@ -1,7 +1,8 @@
 """Broken trainings and wrong manifests, as people make them: `status` and `why` name the cause of each.
 
-The other kinds: what `kubectl apply` refuses by itself is in tests/integration/api; a volume that cannot be mounted, a
-full disk and a killer of the kernel's are in tests/unit, as process nodes have neither kubelet nor memory limit.
+What `kubectl apply` refuses it names in one command; tests/integration/api has every such rule. A memory limit and a
+volume without room are played by what they leave: a SIGKILL that nobody has sent, and the error of a save. What agents
+tell of the limit and the room themselves is in tests/unit: on process nodes there is neither.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ SMALL: Final[Mapping[str, Any]] = {"tensor": 1, "nodes": 2, "chips": 1, "iterati
 SAID_SECONDS: Final = 180.0
 """A program that fails in its loop is started three times before it is given up; quiet ranks are told of after 90 s."""
 ONCE: Final = {"recovery": {"maxProgramFailures": 0}}
+PLAIN: Final = ["bash", "-c", 'exec bash <(sed /--enable-/d train.sh) "$@"', "train.sh"]
+"""The start script as it is without high availability, which Hajob switches on where it can work."""
 RULE: Final = {"name": "loss-is-nan", "pattern": "loss: nan$", "action": "Restart"}
 
 
@@ -35,14 +38,16 @@ class Wrong:
     Attributes:
         words: Each must be in what the two commands print.
         fault: Ordered of the trainer; empty: none.
+        arguments: More arguments of the trainer.
         spec: Fields of the spec.
-        container: Fields of the trainer's container.
+        container: Fields of the trainer's container; one that is None is left out.
         pod: Fields of the template's spec.
         nodes: Rank pods.
     """
 
     words: Sequence[str]
     fault: str = ""
+    arguments: Sequence[str] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
     pod: Mapping[str, Any] = field(default_factory=dict)
@@ -83,6 +88,11 @@ TRAININGS: Final = {
         spec={"recovery": {"logRules": [RULE], "maxProgramFailures": 1}},
     ),
     "is-slow": Wrong(("s a step", "stacks JOB --times"), fault="rank=1 at=forward do=slow seconds=2 always=1"),
+    "volume-full": Wrong(
+        ("No space left on device", "rank 0"),
+        fault="rank=0 at=save do=raise always=1 text=OSError:_[Errno_28]_No_space_left_on_device",
+        arguments=("--save-interval", "10"),
+    ),
     "read-only": Wrong(
         ("is readOnly: no checkpoint could be saved",),
         container={"volumeMounts": [{"name": "checkpoints", "mountPath": "/ckpt", "readOnly": True}]},
@@ -94,7 +104,11 @@ TRAININGS: Final = {
     ),
 }
 MANIFESTS: Final = {
-    "ends-at-once": Wrong(("torchrun", "hi there"), container={"command": ["bash", "-c", "echo hi there"]}, spec=ONCE),
+    "ends-at-once": Wrong(
+        ("the start script ended without calling torchrun or msrun (exit 0) (", "hi there"),
+        container={"command": ["bash", "-c", "echo hi there"]},
+        spec=ONCE,
+    ),
     "image": Wrong(("no/such:1",), container={"image": "no/such:1"}),
     "resource-name": Wrong(
         ("huawei.com/Ascend910X",),
@@ -107,17 +121,60 @@ MANIFESTS: Final = {
     "typo": Wrong(("volumeMount",), container={"volumeMount": []}),
     "node-name": Wrong(("nodeName",), pod={"nodeName": "node-1"}),
     "config-map": Wrong(("volume",), pod={"volumes": [{"name": "checkpoints", "configMap": {"name": "none"}}]}),
+    "no-image": Wrong(("image",), container={"image": None}),
+    "service-account": Wrong(("serviceaccount", "nobody"), pod={"serviceAccountName": "nobody"}),
+    "unknown-volume": Wrong(
+        ("nowhere",),
+        container={
+            "volumeMounts": [{"name": "checkpoints", "mountPath": "/ckpt"}, {"name": "nowhere", "mountPath": "/x"}]
+        },
+    ),
+    "cpu-in-words": Wrong(("cpu",), container={"resources": {"requests": {"cpu": "96 cores"}}}),
+    "cpu-of-no-node": Wrong(("cpu",), container={"resources": {"requests": {"cpu": "9600"}}}),
+    "secret": Wrong(("wandb",), container={"envFrom": [{"secretRef": {"name": "wandb"}}]}),
+    "claim": Wrong(
+        ("persistentvolumeclaim", "no-claim"),
+        pod={"volumes": [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": "no-claim"}}]},
+    ),
+    "ends-late": Wrong(("torchrun",), container={"command": ["bash", "-c", "sleep 20"]}, spec=ONCE),
+    "no-volume": Wrong(("/ckpt", "no volume"), container={"volumeMounts": []}),
+    "empty-dir": Wrong(("emptyDir",), pod={"volumes": [{"name": "checkpoints", "emptyDir": {}}]}),
+    "bad-regex": Wrong(
+        ("regular expression", "loss: (nan"), spec={"recovery": {"logRules": [{**RULE, "pattern": "loss: (nan"}]}}
+    ),
+    "one-node": Wrong(("every shard needs a second rank",), nodes=1, container={"command": PLAIN}),
+    "one-node-switched-on": Wrong(("do not support the size of dp_cp_ranks 1",), nodes=1, spec=ONCE),
+    "no-copies": Wrong(
+        ("every shard needs a second rank",),
+        container={"command": PLAIN},
+        spec={"parallelism": {"tensor": 2}},
+        arguments=("--tensor-model-parallel-size", "2"),
+    ),
+    "scheduler": Wrong(("volcano",), pod={"schedulerName": "volcano"}),
+    "selector-typo": Wrong(("nodeSelectors",), pod={"nodeSelectors": {"pool": "a"}}),
+    "chips-in-template": Wrong(
+        ("huawei.com/Ascend910",), container={"resources": {"limits": {"huawei.com/Ascend910": "8"}}}
+    ),
+    "other-chips": Wrong(
+        ("huawei.com/Ascend910B",), container={"resources": {"limits": {"huawei.com/Ascend910B": "2"}}}
+    ),
+    "product": Wrong(("A2", "A3"), spec={"accelerator": {"product": "Ascend910B", "chipsPerNode": 1}}),
+    "sizes": Wrong(("tensor",), spec={"parallelism": {"tensor": 3}}),
+    "no-command": Wrong(("command",), container={"command": None}),
+    "spec-typo": Wrong(("numNode",), spec={"numNode": 2}),
+    "relative-path": Wrong(("checkpoint.path",), spec={"checkpoint": {"path": "ckpt"}}),
 }
 
 
 def submit(rig: Rig, name: str, wrong: Wrong) -> str:
     """Apply it; what `kubectl apply` refuses it with, empty where it takes it."""
     volume = rig.directory / "volumes" / name
-    arguments = ["--fault", wrong.fault] if wrong.fault else []
+    arguments = [*wrong.arguments, *(["--fault", wrong.fault] if wrong.fault else [])]
     fields = {**SMALL, "nodes": wrong.nodes, "arguments": arguments, "spec": wrong.spec}
     made = manifest(name, rig.namespace, volume, node_selector={RIG_LABEL: rig.name}, **fields)
     pod = made["spec"]["template"]["spec"]
-    pod["containers"][0].update(wrong.container)
+    container = {**pod["containers"][0], **wrong.container}
+    pod["containers"] = [{name: value for name, value in container.items() if value is not None}]
     pod.update(wrong.pod)
     volume.mkdir(parents=True, exist_ok=True)
     done = rig.plane.kubectl("apply", "-f", "-", stdin=json.dumps(made), check=False)
@@ -155,7 +212,7 @@ def untold(rig: Rig, run_hajob: RunHajob, wrongs: Mapping[str, Wrong]) -> dict[s
 
 @pytest.fixture
 def roomy_rig(start_rig: Callable[[RigLayout], Rig]) -> Rig:
-    """Room for all of them at once, two nodes with a chip for each."""
+    """Room for all trainings at once, two nodes with a chip for each, and a node more."""
     return start_rig(RigLayout(chip_nodes=len(TRAININGS) + 1, chips=2))
 
 
