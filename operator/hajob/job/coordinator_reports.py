@@ -66,7 +66,7 @@ class CoordinatorReports:
 
     def forget_pod(self) -> None:
         """Forget what only the pod knew to which the link was: its successor says it again. The step remains."""
-        self.incarnation, self.address, self.connected = 0, "", False
+        self.incarnation, self.address, self.connected, self.problem = 0, "", False, ""
         self._begin_conversation()
         self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
 

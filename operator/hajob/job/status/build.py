@@ -478,7 +478,9 @@ def _coordinator_reason(snapshot: Snapshot) -> tuple[Reason, str]:
         reason = Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING
         told = (view.problems.get(code, "") for code in ("AgentsUnreachable", "StrangersHeld"))
         return reason, "; ".join(filter(None, told))[:MESSAGE_LIMIT]
-    pod = next((pod for pod in snapshot.pods if pod.role == names.ROLE_COORDINATOR), None)
+    # Of one that is being deleted, as at each restart of the job, nobody expects an answer.
+    pods = (pod for pod in snapshot.pods if pod.role == names.ROLE_COORDINATOR and not pod.deleting)
+    pod = next(pods, None)
     if pod is None:
         return Reason.COORDINATOR_ABSENT, ""
     if not pod.node_name:

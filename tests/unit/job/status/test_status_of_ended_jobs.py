@@ -27,6 +27,16 @@ def test_a_coordinator_that_was_ended_with_its_job_is_no_problem(phase: JobPhase
     assert "UNAVAILABLE" not in ready.message
 
 
+def test_a_coordinator_that_is_being_deleted_is_not_unreachable() -> None:
+    job = HATrainingJob.model_validate(yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8")))
+    pod = PodView("default", "c-1", "uid-1", "uid", "coordinator", -1, 1, phase="Running", node_name="node-1")
+    for deleting, reason in ((False, "Unreachable"), (True, "NoPod")):
+        pods = [replace(pod, deleting=deleting)]
+        snapshot = Snapshot(job, JobState(phase=JobPhase.RESTARTING), 1, 1_000, pods=pods, coordinator=SILENT)
+        ready = next(each for each in build_status(snapshot).conditions if each.type == "CoordinatorReady")
+        assert ready.reason == reason
+
+
 def test_a_doubting_coordinator_says_so_while_it_serves() -> None:
     job = HATrainingJob.model_validate(yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text(encoding="utf-8")))
     problems = {"AgentsUnreachable": "3 of 4 agents fell silent", "StrangersHeld": "connections are held"}
