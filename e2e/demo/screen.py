@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -72,8 +73,12 @@ class Screen:
         return time.monotonic() - self._began
 
     def say(self, text: str) -> None:
-        """A line, with the time."""
-        self.text(f"{self.elapsed:6.1f} s  {text}")
+        """A line, with the time; on a terminal it goes on below where it ends, between two words."""
+        line = f"{self.elapsed:6.1f} s  {text}"
+        if self.console.is_terminal and "\n" not in text:
+            indent = " " * (len(line) - len(text.lstrip()) + 2)
+            line = "\n".join(textwrap.wrap(line, max(40, self.console.width), subsequent_indent=indent))
+        self.text(line)
 
     def text(self, text: str) -> None:
         """Lines as they are."""

@@ -12,6 +12,7 @@ from e2e.demo.acts import ACTIONS, STEP_MILLISECONDS, Outcome, Switches
 from e2e.demo.board import Board, ShownIncident, ShownNode, ShownRank
 from e2e.demo.grid import picture
 from e2e.demo.lines import changes
+from e2e.demo.screen import Screen
 from e2e.demo.table import last_line, report
 from e2e.harness.account import Recovery
 
@@ -46,6 +47,19 @@ def drawn(what: RenderableType, width: int = 80) -> list[str]:
     output = io.StringIO()
     Console(file=output, width=width, color_system=None).print(what)
     return [line.rstrip() for line in output.getvalue().splitlines()]
+
+
+def test_a_long_line_goes_on_between_two_words() -> None:
+    said = "  " + " ".join(["recovered"] * 30)
+    for is_terminal, number in ((True, 4), (False, 1)):
+        output = io.StringIO()
+        screen = Screen(Console(file=output, width=100, force_terminal=is_terminal, color_system=None))
+        screen.say(said)
+        lines = output.getvalue().splitlines()
+        assert len(lines) == number
+        assert max(map(len, lines)) <= (100 if is_terminal else 400)
+        assert " ".join(lines).split()[2:] == said.split()
+        assert {len(line) - len(line.lstrip()) for line in lines[1:]} <= {14}
 
 
 def test_the_first_picture_says_where_the_ranks_are() -> None:
