@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from hajob.api import constants
+from hajob.cli.language import in_language
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class JobView:
             *(self.namespace, self.name, self.state, text(told.get("reason"))),
             *(text(told.get("size")), "" if self.step is None else str(self.step), text(told.get("stepTime"))),
             *(text(told.get("protected")), text(told.get("goodput")), text(told.get("restarts")), self.age()),
-            one_line(self.why(), MESSAGE_WIDTH),
+            one_line(in_language(self.why()), MESSAGE_WIDTH),  # first: no catalogue knows half a sentence
         )
 
     def data(self) -> Json:

@@ -12,6 +12,7 @@ from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import JobView, one_line, outage_milliseconds, read_time, short_duration, time_of_day
+from hajob.cli.language import in_language
 from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
@@ -153,7 +154,9 @@ def _row_of_moment(time: object, what: str, *, step: int | None = None, kind: st
 
 def _as_table_row(row: Json, now_ms: int) -> tuple[str, ...]:
     step, number = row["step"], row.get("incident")
-    what = f"#{number} {row['what']}" if number is not None else row["what"]
+    # A sentence that is cut short is none that the catalogue knows.
+    told = in_language(row["what"])
+    what = f"#{number} {told}" if number is not None else told
     acts = number is not None
     return (
         time_of_day(row["time"], now_ms),

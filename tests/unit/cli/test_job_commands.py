@@ -12,14 +12,17 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
-from hajob.cli import control, jobs, status, timeline, why
+from hajob.cli import control, jobs, language, status, timeline, why
+from hajob.cli.catalogue import chinese_catalogue
 from hajob.cli.cluster import ClusterError
 from hajob.cli.job_view import age_in_words, short_duration, time_of_day
 from hajob.cli.objects import path_of_job
 from hajob.cli.output import Answer, Table, plain_lines, print_answer, style_of
+from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status.build import CoordinatorView
+from hajob.job.status.incidents import Record
 from hajob.plan.state import JobPhase
-from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
+from tests.rigs.told_job import MARKS, NAME, NAMESPACE, NOW_MS, SILENT, told_job
 from tests.rigs.told_server import EVENTS, PODS, READY, ToldServer, rank_pod_object
 
 
@@ -336,3 +339,17 @@ def test_restarts_within_an_incident_are_counted() -> None:
     assert row["what"] == "node-0 fell silent (10 restarts)"
     del job["status"]["incidents"][0]["restarts"]
     assert "restarts" not in ask(timeline.history_of_job, ToldServer(job))
+
+
+def test_a_sentence_is_translated_before_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "catalogue_of_person", chinese_catalogue)
+    told = f"{QUIET}{' and more' * 30}"
+    quiet = CoordinatorView(connected=True, serving=True, problems={"NoStepEnded": told})
+    listed = jobs.table_of_jobs(ToldServer(told_job(coordinator=quiet)), NAMESPACE, now=lambda: NOW_MS).told[0]
+    assert isinstance(listed, Table)
+    assert "no step has ended" not in listed.rows[0][-1]
+    record = Record(SILENT, MARKS, IncidentOutcome.OPEN)
+    history = timeline.history_of_job(ToldServer(told_job(record=record)), NAMESPACE, NAME, NOW_MS)
+    shown = next(block for block in history.told if isinstance(block, Table))
+    assert not [row for row in shown.rows if "fell silent" in row[2]]
+    assert "fell silent" in json.dumps(history.data)
