@@ -146,6 +146,10 @@ class Assigner:
             if isinstance(given, str):
                 return Assignment(why=f"couldn't assign flavors to pod set {pod_set['name']}: {given}")
             made.append(given)
+        # Where Kueue chooses nodes for one pod set, it does so for all, by the flavor that each of them has.
+        bare = next((one["name"] for one in made if not one.get("flavors")), "")
+        if bare and any("topologyAssignment" in one for one in made):
+            return Assignment(why=f"failed to assign flavors to pod set {bare}: no TAS flavor assigned")
         return Assignment(made)
 
     def assign_fewer(self, workload: Object, usage: Usage) -> Assignment:

@@ -10,7 +10,7 @@ from e2e.harness.fixtures import RunHajob
 from e2e.harness.job import IMPATIENT
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
-from e2e.kueue.launch import KueueStandIn
+from e2e.kueue.launch import CHIPS, KueueStandIn
 from e2e.scenarios.doctors_findings import findings_of_doctor
 from e2e.scenarios.nodes_taken import pod_of
 from e2e.scenarios.queued_jobs import (
@@ -117,6 +117,17 @@ def test_a_topology_evicts_what_hajob_would_heal(start_rig: Start) -> None:
     queue.add_topology(topology)
     rig.plane.apply(queue.flavor_of(nodeLabels={RIG_LABEL: rig.name}, topologyName=topology))
     job = submit(rig, "job", iterations=LONG)
+    # The queue covers chips alone, of which the coordinator asks for none.
+    told = "pod set coordinator: no TAS flavor assigned"
+    rig.plane.wait("why not", lambda: told in job.condition("Scheduled").get("message", ""))
+    queue.stop()
+    queue.configure(excluded_prefixes=("ephemeral-storage",))
+    queue.start()
+    amounts = {CHIPS: CHIPS_OF_FOUR_NODES, "cpu": 1000, "memory": "1Ti"}
+    quota = [{"name": name, "nominalQuota": amount} for name, amount in amounts.items()]
+    flavors = [{"name": queue.flavor, "resources": quota}]
+    covered = [{"coveredResources": [*amounts], "flavors": flavors}]
+    rig.plane.apply(queue.cluster_queue_of(CHIPS_OF_FOUR_NODES, resourceGroups=covered))
     job.wait_step(10)
     first = job.node_of(3)
     rig.nodes.control.power_off(first)

@@ -188,6 +188,19 @@ def test_a_topology_counts_nodes_of_its_own() -> None:
     assert nodes_of(of_nodes(5).add("w")) == ["n0", "n1", "n2", "n3"]
 
 
+def test_a_pod_set_without_a_flavor_is_refused_beside_a_topology() -> None:
+    """A coordinator asks for no chips, and the queue covers nothing else."""
+    ranks = {"containers": [{"resources": {"limits": {CHIPS: 2}}}]}
+    bare = {"containers": [{"resources": {}}]}
+    pod_sets = [
+        {"name": name, "count": count, "template": {"spec": spec}}
+        for name, count, spec in (("rank", 4, ranks), ("coordinator", 1, bare))
+    ]
+    told = reason_of(of_nodes(5).add("w", spec={"podSets": pod_sets}), "QuotaReserved")[2]
+    assert told == "failed to assign flavors to pod set coordinator: no TAS flavor assigned"
+    assert holds(Cluster().add("w", spec={"podSets": pod_sets}), "Admitted")
+
+
 @pytest.mark.parametrize("trouble", [{"spec": {"unschedulable": True}}, {"status": {"conditions": []}}])
 def test_a_lost_node_of_a_topology_is_replaced(trouble: Object) -> None:
     cluster = of_nodes(5)
