@@ -191,7 +191,7 @@ def test_a_topology_counts_nodes_of_its_own() -> None:
 def test_a_pod_set_without_a_flavor_is_refused_beside_a_topology() -> None:
     """A coordinator asks for no chips, and the queue covers nothing else."""
     ranks = {"containers": [{"resources": {"limits": {CHIPS: 2}}}]}
-    bare = {"containers": [{"resources": {}}]}
+    bare: Object = {"containers": [{"resources": {}}]}
     pod_sets = [
         {"name": name, "count": count, "template": {"spec": spec}}
         for name, count, spec in (("rank", 4, ranks), ("coordinator", 1, bare))
