@@ -9,11 +9,12 @@ from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import run_reported
 from hajob.cli.language import say
-from hajob.cli.objects import JOBS, KubernetesObjects, Objects, path_of_config_maps
+from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed, path_of_config_maps
 from hajob.cli.options import Commands, add_context_option, add_operator_namespace, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, print_answer
 from hajob.clock import SystemClock
 from hajob.faults.rules.settings import BELIEVE, LABEL, NAME
+from hajob.sources.reading import items, mapping, text
 
 
 def add_parser(commands: Commands) -> None:
@@ -45,12 +46,13 @@ def answer_of_breaker(objects: Objects) -> Answer:
     found: list[tuple[str, str, str]] = []
     # An operator that has seen a job says whether it is held; jobs of none say nothing of the breaker.
     told = False
-    for raw in (objects.find_object(JOBS) or {}).get("items") or []:
-        metadata, status = raw["metadata"], raw.get("status") or {}
-        for condition in status.get("conditions") or []:
+    for raw in listed(objects, JOBS):
+        metadata, status = mapping(raw.get("metadata")), mapping(raw.get("status"))
+        for condition in map(mapping, items(status.get("conditions"))):
             told = told or condition.get("type") == ConditionType.HELD
             if condition.get("reason") == Reason.BREAKER_OPEN.word and condition.get("status") == "True":
-                found.append((metadata["namespace"], metadata["name"], str(condition.get("message"))))
+                namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+                found.append((namespace, name, text(condition.get("message"))))
     lines = [f"{namespace}/{name}: {message}" for namespace, name, message in found]
     if not found:
         closed, unknown = (

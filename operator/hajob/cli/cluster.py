@@ -71,20 +71,22 @@ class KubernetesCluster:
 
     def get_job(self, namespace: str, name: str) -> Json:
         """Return one HATrainingJob."""
-        with self._failures_told(f"HATrainingJob {name} in namespace {namespace}"):
-            found: Json = self._custom.get_namespaced_custom_object(
+        what = f"HATrainingJob {name} in namespace {namespace}"
+        with self._failures_told(what):
+            found = self._custom.get_namespaced_custom_object(
                 names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=_REQUEST_SECONDS
             )
-        return found
+        return _as_object(found, what)
 
     def list_pods(self, namespace: str, selector: str) -> list[Json]:
         """Return the pods with these labels."""
-        with self._failures_told(f"pods in namespace {namespace}"):
+        what = f"pods in namespace {namespace}"
+        with self._failures_told(what):
             response = self._core.list_namespaced_pod(
                 namespace, label_selector=selector, _request_timeout=_REQUEST_SECONDS, _preload_content=False
             )
-        found: list[Json] = json.loads(response.data)["items"]
-        return found
+        found = _as_object(_read_json(response.data, what), what).get("items")
+        return [one for one in found or () if isinstance(one, dict)] if isinstance(found, list | None) else []
 
     def execute_in_container(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
         """Run a command in a container and hand on what it writes; return its exit code.
@@ -151,8 +153,7 @@ class KubernetesCluster:
             response = self._core.read_namespaced_pod(
                 name, namespace, _request_timeout=_REQUEST_SECONDS, _preload_content=False
             )
-        found: Json = json.loads(response.data)
-        return found
+        return _as_object(_read_json(response.data, f"pod {name}"), f"pod {name}")
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod; one that is gone is no error."""
@@ -178,6 +179,20 @@ class KubernetesCluster:
             raise ClusterError(f"{what}: {sentence_of_refusal(refusal.body, str(refusal.reason))}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{what}: the API server cannot be reached: {problem}") from None
+
+
+def _read_json(content: bytes, what: str) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        raise ClusterError(f"{what}: the answer is no JSON") from None
+
+
+def _as_object(found: object, what: str) -> Json:
+    """Return an answer that is an object; what stands before the server may answer in a way of its own."""
+    if not isinstance(found, dict):
+        raise ClusterError(f"{what}: the answer is no object of Kubernetes")
+    return found
 
 
 def _write_to_streams(connection: Any, streams: Streams) -> None:  # noqa: ANN401  the client has no types

@@ -47,6 +47,7 @@ from hajob.cli.volcano_diagnosis import Schedulers, findings_of_schedulers
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
 from hajob.sources import lease, registry
+from hajob.sources.reading import mapping, text
 
 _NOT_PROXIED: Final = "address not allowed"
 """What an API server says of a pod with a loopback address: it would be its own machine."""
@@ -116,9 +117,9 @@ def diagnose_and_print(
 
 def lines_about_job(objects: ReadObjects, job: Json, namespaces: Sequence[str], now_ms: int) -> list[str]:
     """Return what the doctor says of a job; `namespaces`: of the operator, then those of MindCluster's ConfigMaps."""
-    metadata, gatherer = job["metadata"], Gatherer(objects, now_ms)
+    metadata, gatherer = mapping(job.get("metadata")), Gatherer(objects, now_ms)
     gathered = gatherer.gather_everything(namespaces[0], list(namespaces[1:]))
-    pods = gatherer.pods_of_job(metadata["namespace"], metadata["name"])
+    pods = gatherer.pods_of_job(text(metadata.get("namespace")), text(metadata.get("name")))
     return list(findings_as_text(list(findings_of_job(job, pods, gathered))))
 
 

@@ -15,6 +15,7 @@ from hajob.cli.exits import run_reported
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_job, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_output_option, add_verb
 from hajob.cli.output import FORMATS, print_answer
+from hajob.sources.reading import items, mapping
 
 _MOST_NODES: Final = 256  # the CRD admits no more in spec.scheduling.excludedNodeNames
 
@@ -55,14 +56,14 @@ def write_excluded_nodes(
         ValueError: the job would exclude more nodes than it may.
     """
     path, found = path_of_job(namespace, job), find_job(objects, namespace, job)
-    before = list((found["spec"].get("scheduling") or {}).get("excludedNodeNames") or [])
+    before = list(items(mapping(mapping(found.get("spec")).get("scheduling")).get("excludedNodeNames")))
     after = [one for one in before if one not in nodes] if undo else list(dict.fromkeys([*before, *nodes]))
     if len(after) > _MOST_NODES:
         raise ValueError(f"a job can exclude at most {_MOST_NODES} nodes, not {len(after)}: --undo some first")
     unseen = "" if undo else _describe_unseen(objects, [one for one in after if one not in before])
     if after == before:
         return f"nothing changes: the job {'may use' if undo else 'already excludes'} {', '.join(nodes)}"
-    version = found["metadata"].get("resourceVersion")
+    version = mapping(found.get("metadata")).get("resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "spec": {"scheduling": {"excludedNodeNames": after}}}
     objects.patch_object(path, body)
     if undo:

@@ -16,6 +16,7 @@ from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, ForbiddenError, sentence_of_refusal
 from hajob.cli.connection import REQUEST_SECONDS, Reply, open_connection
 from hajob.clock import SystemClock
+from hajob.sources.reading import items
 
 if TYPE_CHECKING:
     from hajob.api.base import Json
@@ -74,7 +75,11 @@ def listed(objects: ReadObjects, path: str, **selectors: str) -> list[Json]:
     """Return the objects of a list; `selectors`: such as labelSelector."""
     asked = "&".join(f"{key}={quote(value)}" for key, value in selectors.items() if value)
     found = objects.find_object(f"{path}?{asked}" if asked else path)
-    return list((found or {}).get("items") or [])
+    return _objects_of_list(found or {})
+
+
+def _objects_of_list(found: Json) -> list[Json]:
+    return [one for one in items(found.get("items")) if isinstance(one, dict)]
 
 
 def path_of_config_maps(namespace: str) -> str:
@@ -149,10 +154,14 @@ class KubernetesObjects:
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
         reply = self._send_request(method, path, headers, body)
         try:
-            found: Json = json.loads(reply.content)
+            found = json.loads(reply.content)
         except ValueError:
             raise ClusterError(f"{method} {path}: the answer is no JSON") from None
-        return found
+        # What stands before the server, such as a gateway, may answer in a way of its own.
+        if not isinstance(found, dict):
+            raise ClusterError(f"{method} {path}: the answer is no object of Kubernetes")
+        # Whoever reads a list takes its objects for what they are.
+        return found if "items" not in found else {**found, "items": _objects_of_list(found)}
 
     def _send_request(
         self, method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any] | None = None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +14,13 @@ import yaml
 from hajob.cli import connection
 from hajob.cli.cluster import ClusterError, Container, ForbiddenError, KubernetesCluster, Streams
 from hajob.cli.objects import KubernetesObjects
-
-
-class Server(ThreadingHTTPServer):
-    """Answers with what it is told to, and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.headers: list[list[tuple[str, str]]] = []
-        self.status, self.content = 200, b"{}"
-
-
-class Answering(BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def _answer_request(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.asked.append((self.command, self.path, dict(self.headers), body))
-        self.server.headers.append(self.headers.items())
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(self.server.content)))
-        self.end_headers()
-        self.wfile.write(self.server.content)
-        self.close_connection = True  # without a word, as a server does with a connection that is idle
-
-    do_GET = do_POST = do_PATCH = do_DELETE = _answer_request  # noqa: N815
-
-    def log_message(self, *_: Any) -> None:
-        pass
+from tests.rigs.answering_server import AnsweringServer, serve_answers
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+def server() -> Iterator[AnsweringServer]:
+    with serve_answers() as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +41,10 @@ def write_kubeconfig(path: Path, user: dict[str, Any], **cluster: Any) -> str:
     return str(file)
 
 
-def url_of_server(server: Server) -> str:
-    return f"http://127.0.0.1:{server.server_port}"
-
-
-def test_a_token_goes_with_every_request(server: Server, tmp_path: Path) -> None:
+def test_a_token_goes_with_every_request(server: AnsweringServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
     for user in ({"token": "secret"}, {"tokenFile": "token"}):
-        objects = KubernetesObjects(write_kubeconfig(tmp_path, user, server=f"{url_of_server(server)}/behind/"))
+        objects = KubernetesObjects(write_kubeconfig(tmp_path, user, server=f"{server.url}/behind/"))
         assert objects.namespace == "team"
         objects.find_object("/api/v1/nodes?limit=1")
     assert [(method, path, headers.get("Authorization")) for method, path, headers, _ in server.asked] == [
@@ -91,8 +53,8 @@ def test_a_token_goes_with_every_request(server: Server, tmp_path: Path) -> None
     ]
 
 
-def test_a_write_names_who_writes(server: Server, tmp_path: Path) -> None:
-    objects = KubernetesObjects(write_kubeconfig(tmp_path, {}, server=url_of_server(server)))
+def test_a_write_names_who_writes(server: AnsweringServer, tmp_path: Path) -> None:
+    objects = KubernetesObjects(write_kubeconfig(tmp_path, {}, server=server.url))
     objects.patch_object("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
     ((method, path, headers, body),) = server.asked
     assert (method, path) == ("PATCH", "/api/v1/nodes/a?fieldManager=kubectl-hajob")
@@ -100,8 +62,8 @@ def test_a_write_names_who_writes(server: Server, tmp_path: Path) -> None:
     assert body == b'{"spec": {"unschedulable": true}}'
 
 
-def test_a_connection_that_the_server_closed_is_opened_again(server: Server, tmp_path: Path) -> None:
-    objects = KubernetesObjects(write_kubeconfig(tmp_path, {}, server=url_of_server(server)))
+def test_a_connection_that_the_server_closed_is_opened_again(server: AnsweringServer, tmp_path: Path) -> None:
+    objects = KubernetesObjects(write_kubeconfig(tmp_path, {}, server=server.url))
     assert [objects.find_object("/api") for _ in range(3)] == [{}, {}, {}]
 
 
@@ -114,18 +76,18 @@ def test_a_connection_that_the_server_closed_is_opened_again(server: Server, tmp
     ],
 )
 def test_a_refusal_is_a_sentence(
-    server: Server, tmp_path: Path, status: int, content: bytes, kind: type[ClusterError], said: str
+    server: AnsweringServer, tmp_path: Path, status: int, content: bytes, kind: type[ClusterError], said: str
 ) -> None:
     server.status, server.content = status, content
-    objects = KubernetesObjects(write_kubeconfig(tmp_path, {}, server=url_of_server(server)))
+    objects = KubernetesObjects(write_kubeconfig(tmp_path, {}, server=server.url))
     with pytest.raises(kind) as refused:
         objects.find_object("/api")
     assert str(refused.value) == said
 
 
-def test_what_is_absent_is_none(server: Server, tmp_path: Path) -> None:
+def test_what_is_absent_is_none(server: AnsweringServer, tmp_path: Path) -> None:
     server.status = 404
-    assert KubernetesObjects(write_kubeconfig(tmp_path, {}, server=url_of_server(server))).find_object("/api") is None
+    assert KubernetesObjects(write_kubeconfig(tmp_path, {}, server=server.url)).find_object("/api") is None
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
@@ -211,9 +173,9 @@ def identity_in(asked: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("way", ["plain", "library"])
 def test_who_acts_as_somebody_else_says_so(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    server: AnsweringServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    file = write_kubeconfig(tmp_path, JANE, server=url_of_server(server))
+    file = write_kubeconfig(tmp_path, JANE, server=server.url)
     if way == "library":  # as where a proxy is on the way
         monkeypatch.setattr(connection, "PlainConnection", connection.LibraryConnection)
     objects = KubernetesObjects(file)
@@ -222,9 +184,9 @@ def test_who_acts_as_somebody_else_says_so(
     assert [identity_in(headers) for headers in server.headers] == [AS_JANE, AS_JANE]
 
 
-def test_a_stream_is_opened_as_somebody_else(server: Server, tmp_path: Path) -> None:
+def test_a_stream_is_opened_as_somebody_else(server: AnsweringServer, tmp_path: Path) -> None:
     server.status = 403
-    cluster = KubernetesCluster(write_kubeconfig(tmp_path, JANE, server=url_of_server(server)))
+    cluster = KubernetesCluster(write_kubeconfig(tmp_path, JANE, server=server.url))
     nowhere = Streams(lambda _: None, lambda _: None)
     with pytest.raises(ClusterError):
         cluster.execute_in_container(Container("team", "pod", "trainer"), ["true"], nowhere, hold=False)
@@ -234,7 +196,7 @@ def test_a_stream_is_opened_as_somebody_else(server: Server, tmp_path: Path) -> 
     assert [identity_in(headers) for headers in server.headers] == [AS_JANE, AS_JANE]
 
 
-def test_a_program_is_asked_once_and_again_after_401(server: Server, tmp_path: Path) -> None:
+def test_a_program_is_asked_once_and_again_after_401(server: AnsweringServer, tmp_path: Path) -> None:
     program, calls = tmp_path / "login", tmp_path / "calls"
     program.write_text(f"""#!{sys.executable}
 import json, pathlib, os
@@ -248,7 +210,7 @@ print(json.dumps({{"apiVersion": told["apiVersion"], "kind": "ExecCredential", "
     program.chmod(0o700)
     calls.write_text("")
     asked = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "provideClusterInfo": True}
-    objects = KubernetesObjects(write_kubeconfig(tmp_path, {"exec": asked}, server=url_of_server(server)))
+    objects = KubernetesObjects(write_kubeconfig(tmp_path, {"exec": asked}, server=server.url))
     for _ in range(2):
         objects.find_object("/api")
     assert calls.read_text() == "1"
