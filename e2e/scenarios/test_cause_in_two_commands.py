@@ -133,7 +133,7 @@ MANIFESTS: Final = {
     "cpu-of-no-node": Wrong(("cpu",), container={"resources": {"requests": {"cpu": "9600"}}}),
     "secret": Wrong(("wandb",), container={"envFrom": [{"secretRef": {"name": "wandb"}}]}),
     "claim": Wrong(
-        ("persistentvolumeclaim", "no-claim"),
+        ("(NoVolume)", 'waits for its volume: persistentvolumeclaim "no-claim" not found'),
         pod={"volumes": [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": "no-claim"}}]},
     ),
     "ends-late": Wrong(("torchrun",), container={"command": ["bash", "-c", "sleep 20"]}, spec=ONCE),

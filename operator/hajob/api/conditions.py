@@ -115,6 +115,13 @@ class Reason(Enum):
         "The scheduler finds no node for some pods; spec.startupDeadlineSeconds is paused.",
         "Free or add nodes, or relax the nodeSelector, affinity or tolerations that the message names.",
     )
+    WAITING_FOR_VOLUME = (
+        _T.SCHEDULED,
+        _FALSE,
+        "WaitingForVolume",
+        "A PersistentVolumeClaim of some pods is missing or not bound; spec.startupDeadlineSeconds is paused.",
+        "Make the claim that the message names, or see why its volume is not bound: kubectl describe pvc.",
+    )
     WAITING_IN_QUEUE = (
         _T.SCHEDULED,
         _FALSE,

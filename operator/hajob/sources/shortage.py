@@ -16,6 +16,11 @@ from hajob.sources.pod import PodView
 
 _NODES: Final = re.compile(r"^\d+/(\d+) nodes are available: (.*)$", re.DOTALL)
 _CLAUSE: Final = re.compile(r"(\d+) (Insufficient (\S+)|Too many pods|node\(s\) ((?:\{[^}]*\}|[^,{])+))(?:, |$)")
+_VOLUME: Final = re.compile(
+    r'persistentvolumeclaim "[^"]+" (?:not found|is being deleted|bound to non-existent persistentvolume "[^"]+")'
+    r"|unbound immediate PersistentVolumeClaims"
+)
+"""What the scheduler says where no node would help."""
 # As much as a condition of the job keeps; the whole message is the pod's own condition.
 _MESSAGE_LIMIT: Final = 1024
 _SHOWN: Final = 5
@@ -44,6 +49,14 @@ def shortage_of_pods(pods: Sequence[PodView], refused: NotCreated | None) -> str
         who = f"{counted_noun(len(waiting), 'pod')} without a node"
         told.append(f"{who}: {short}{_describe_kept_off(first)} ({first.name}: {first.unschedulable})")
     return "; ".join(told)[:_MESSAGE_LIMIT]
+
+
+def volume_wait_of_pods(pods: Sequence[PodView]) -> str:
+    """Return which volume a pod waits for, in the scheduler's words; empty where none is missing."""
+    for pod in unplaced_pods(pods):
+        if (found := _VOLUME.search(pod.unschedulable)) is not None:
+            return f"pod {pod.name} waits for its volume: {found.group()}"
+    return ""
 
 
 def _describe_kept_off(pod: PodView) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hajob.domain.facts import Origin
 from hajob.sources.creation import parse_refused_creation
 from hajob.sources.pod import fact_of_lost_pod, facts_of_pod, pod_view_of
-from hajob.sources.shortage import shortage_of_pods, summarize_reasons
+from hajob.sources.shortage import shortage_of_pods, summarize_reasons, volume_wait_of_pods
 
 SAYS = {
     "0/5 nodes are available: 5 Insufficient huawei.com/Ascend910. preemption: 0/5 nodes are available: 5 No "
@@ -45,6 +47,31 @@ def test_volcanos_words_about_a_pod_without_a_node(reason: str, message: str, wa
     told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
     view = pod_view_of({"metadata": {"name": "p"}, "status": {"conditions": [told]}})
     assert view.unschedulable == (message if waits else "")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            '0/14 nodes are available: persistentvolumeclaim "no-claim" not found. not found',
+            'pod p waits for its volume: persistentvolumeclaim "no-claim" not found',
+        ),
+        (
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
+            "pod p waits for its volume: unbound immediate PersistentVolumeClaims",
+        ),
+        ("0/5 nodes are available: 5 Insufficient huawei.com/Ascend910.", ""),
+        (
+            "0/5 nodes are available: 2 Insufficient a.b/c, 3 node(s) didn't find available persistent volumes.",
+            "",
+        ),
+    ],
+)
+def test_a_missing_volume_is_no_missing_node(message: str, said: str) -> None:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    view = pod_view_of({"metadata": {"name": "p"}, "status": {"conditions": [told]}})
+    assert volume_wait_of_pods([view]) == said
+    assert volume_wait_of_pods([replace(view, node_name="node-1")]) == ""
 
 
 def test_nodes_that_a_pod_is_kept_off_are_named() -> None:

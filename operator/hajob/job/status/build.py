@@ -40,7 +40,7 @@ from hajob.plan.waits import Wait
 from hajob.pods.pod_group import queue_name
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
-from hajob.sources.shortage import shortage_of_pods
+from hajob.sources.shortage import shortage_of_pods, volume_wait_of_pods
 
 RUNNING_REASON: Final = {
     JobPhase.NEW: Reason.NOT_STARTED,
@@ -427,6 +427,8 @@ def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     wait, since = snapshot.state.waiting, ""
     if wait is not None:
         since = f"waiting since {format_time(to_status_time(wait.since_ms).replace(microsecond=0))}"
+    if volume := volume_wait_of_pods(pods):
+        return Reason.WAITING_FOR_VOLUME, "; ".join(filter(None, (volume, since)))[:MESSAGE_LIMIT]
     if missing := snapshot.gang_wait or shortage_of_pods(pods, None):
         first = (snapshot.gang_wait, snapshot.shortfall) if snapshot.gang_wait else (snapshot.shortfall, missing)
         told = "; ".join(filter(None, (*first, since)))

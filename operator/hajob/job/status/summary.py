@@ -39,6 +39,7 @@ _WAITS: Final = {
     Reason.QUOTA_EXCEEDED.word: "NoQuota",
     Reason.WAITING_FOR_CAPACITY.word: "NoCapacity",
     Reason.PODS_PENDING.word: "NoCapacity",
+    Reason.WAITING_FOR_VOLUME.word: "NoVolume",
     Reason.PODS_NOT_CREATED.word: Reason.PODS_NOT_CREATED.word,
     Reason.WAITING_IN_QUEUE.word: "InQueue",
     Reason.UNSATISFIABLE.word: Reason.UNSATISFIABLE.word,

@@ -28,6 +28,9 @@ POD = PodView("team", "job-0", "uid", JOB.metadata.uid, names.ROLE_RANK, 0, 1)
 PENDING = JobState(phase=JobPhase.PENDING, attempt=1)
 
 
+NO_CLAIM = '0/6 nodes are available: persistentvolumeclaim "data" not found. not found'
+
+
 def status(state: JobState = PENDING, **fields: Any) -> HATrainingJobStatus:
     return build_status(Snapshot(JOB, state, 1, 600_000, **fields))
 
@@ -44,6 +47,7 @@ def words(state: JobState = PENDING, **fields: Any) -> tuple[str, str]:
         ({}, ""),
         ({"pods": [replace(POD, gate=0)]}, "NoCapacity"),
         ({"pods": [replace(POD, unschedulable="0/6 nodes are available: 6 node(s) were full.")]}, "NoCapacity"),
+        ({"pods": [replace(POD, unschedulable=NO_CLAIM)], "shortfall": "needs 2 nodes"}, "NoVolume"),
         ({"pods": [POD], "unsatisfiable": "none of 8 nodes has example.com/npu"}, "Unsatisfiable"),
         ({"not_created": NotCreated("exceeded quota", over_quota=True)}, "NoQuota"),
         ({"not_created": NotCreated("a webhook says no")}, "PodsNotCreated"),
@@ -57,6 +61,13 @@ def words(state: JobState = PENDING, **fields: Any) -> tuple[str, str]:
 )
 def test_a_pending_job_says_what_it_waits_for(fields: dict[str, Any], reason: str) -> None:
     assert words(**fields) == ("Pending", reason)
+
+
+def test_what_waits_for_a_volume_speaks_of_no_nodes() -> None:
+    told = status(pods=[replace(POD, unschedulable=NO_CLAIM)], shortfall="needs 2 nodes; 13 are free")
+    (found,) = [each for each in told.conditions if each.type == "Scheduled"]
+    assert found.reason == "WaitingForVolume"
+    assert found.message == 'pod job-0 waits for its volume: persistentvolumeclaim "data" not found'
 
 
 def test_a_refused_job_says_by_whom() -> None:
