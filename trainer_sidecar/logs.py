@@ -18,12 +18,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trainer_sidecar.launcher import kept
+from trainer_sidecar.launcher.progress import parse_step_line
 
 NOT_KEPT = 3
 """Exit code: the requested output is not kept; stderr says what is."""
 
 _CHUNK = 64 * 1024
 _POLL_SECONDS = 0.2
+PRINTING_VARIABLE = "HAJOB_LOGS_OF_PRINTING"
+"""Set where the rank is only a guess, and one that prints steps is wanted. A variable, since a command that is newer
+than the sidecar may ask: an option that is not known would be refused."""
+_TAIL = 64 * 1024
+_MOST_RANKS = 64
+"""Files that are looked into for a step: they may lie on a slow volume, and whoever asks waits."""
 _POLLS_PER_SEARCH = 5
 """Search for a successor's file once a second: listing a directory of a shared volume is not free."""
 
@@ -61,6 +68,39 @@ def kept_outputs(directory: Path, rank: int) -> list[ProcessOutput]:
                 processes = kept.kept_processes(str(inside), rank)
                 found += [ProcessOutput(attempt, process, inside / kept.file_name(process)) for process in processes]
     return found
+
+
+def rank_that_prints(directory: Path, guess: int) -> int:
+    """Return a rank whose newest output in the newest attempt has a line of a step; the guess where none has.
+
+    The guess comes first, then rank 0, then the highest. OSError: the directory can't be read.
+    """
+    try:
+        attempts = kept.kept_attempts(str(directory))
+        names = [path.name for path in (directory / str(attempts[-1])).iterdir()] if attempts else []
+    except FileNotFoundError:
+        return guess
+    newest: dict[int, kept.KeptProcess] = {}
+    for process in filter(None, map(kept.parse_file_name, names)):
+        newest[process.rank] = max(process, newest.get(process.rank, process))
+    others = sorted(newest.keys() - {guess, 0}, reverse=True)
+    for rank in [rank for rank in (guess, 0, *others) if rank in newest][:_MOST_RANKS]:
+        path = directory / str(attempts[-1]) / kept.file_name(newest[rank])
+        if any(map(parse_step_line, _last_lines_of(path))):
+            return rank
+    return guess
+
+
+def _last_lines_of(path: Path) -> list[bytes]:
+    """Return the last lines of a process's output, with those of its rotated file while it has few of its own."""
+    found = b""
+    for part in (path, Path(f"{path}{kept.TURNED_OVER}")):
+        with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            found = file.read(_TAIL) + found
+        if len(found) >= _TAIL:
+            break
+    return found.splitlines()
 
 
 def choose_outputs(
@@ -124,8 +164,8 @@ class Printer:
     """Printer of outputs, with a heading before each; `follow_output` goes on with the newest one."""
 
     def __init__(self, directory: Path, rank: int, write: Callable[[bytes], None], say: Callable[[str], None]) -> None:
+        self.rank = rank
         self._directory = directory
-        self._rank = rank
         self._write = write
         self._say = say
         self._shown: ProcessOutput | None = None
@@ -150,7 +190,7 @@ class Printer:
         polls = 0
         while True:
             polls += 1
-            later = kept_outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
+            later = kept_outputs(self._directory, self.rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
             turned = self.rotated_file(output.path, file)
             self._print_rest(file)  # after the search for both: only then is this the file's end
             if turned is not None:
@@ -182,10 +222,12 @@ def reader_waits() -> bool:
 def print_requested(arguments: argparse.Namespace, directory: Path, printer: Printer, wait: Callable[[], bool]) -> None:
     """Print the requested output. NotKeptError: it does not exist; OSError: it can't be read."""
     while True:
-        found = kept_outputs(directory, arguments.rank)
+        if arguments.printing:
+            printer.rank = rank_that_prints(directory, arguments.rank)
+        found = kept_outputs(directory, printer.rank)
         if found or not arguments.follow or not wait():
             break
-    chosen = choose_outputs(found, arguments.rank, arguments.attempt, previous=arguments.previous)
+    chosen = choose_outputs(found, printer.rank, arguments.attempt, previous=arguments.previous)
     shown = parts_to_print(chosen, arguments.tail)
     for number, (output, path, offset) in enumerate(shown, start=1):
         file = printer.print_file(output, path, offset)
@@ -208,12 +250,14 @@ def build_parser() -> argparse.ArgumentParser:
     made.add_argument("--previous", action="store_true")
     made.add_argument("--tail", type=int)
     made.add_argument("--follow", action="store_true")
+    made.set_defaults(printing=False)
     return made
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print; return 3 when the output is not kept, 1 when it can't be read, each with a sentence on stderr."""
     arguments = build_parser().parse_args(words)
+    arguments.printing = bool(os.environ.get(PRINTING_VARIABLE))
 
     def write(data: bytes) -> None:
         sys.stdout.buffer.write(data)

@@ -24,8 +24,14 @@ _RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"m
 _SCRIPT: Final = """
 cd "$1" || exit 1
 attempt=$3
+ranks=$2; if [ -n "$6" ]; then ranks="[0-9]*"; fi
 if [ -z "$attempt" ]; then
-  for each in $(ls | grep -x "[0-9]*" | sort -n); do ls "$each" | grep -q "^rank-$2\\." && attempt=$each; done
+  for each in $(ls | grep -x "[0-9]*" | sort -n); do ls "$each" | grep -q "^rank-$ranks\\." && attempt=$each; done
+fi
+steps="iteration +[0-9]+/|step:\\[ *[0-9]+/"
+if [ -n "$6" ] && [ -n "$attempt" ] && ! cat "$attempt/rank-$2."* 2>/dev/null | grep -qE "$steps"; then
+  found=$(grep -lE "$steps" "$attempt"/rank-*.log 2>/dev/null | sed "s/.*rank-//; s/\\..*//" | sort -n | head -n 1)
+  if [ -n "$found" ]; then shift 2; set -- "$PWD" "$found" "$@"; fi
 fi
 if [ -z "$attempt" ] || ! ls "$attempt" 2>/dev/null | grep -q "^rank-$2\\."; then
   there=$(ls | grep -x "[0-9]*" | sort -n | tr '\\n' ' ')
@@ -43,11 +49,13 @@ done | if [ -n "$4" ]; then tail -n "$4"; else cat; fi
 """Prints the files of one rank: of an attempt, or of its newest process, or of the one before.
 
 For a shell, because the image is the user's. Arguments: directory, rank, attempt, number of last lines, anything for
-the process before the newest; what is not asked for is empty.
+the process before the newest, anything where another rank that prints steps is as good; what is not asked for is empty.
 """
 
 
-def build_reader_pod(job: HATrainingJob, rank: int, attempt: int | None, tail: int | None, *, previous: bool) -> Json:
+def build_reader_pod(
+    job: HATrainingJob, rank: int, attempt: int | None, tail: int | None, *, previous: bool, is_guess: bool = False
+) -> Json:
     """Build the pod.
 
     Raises:
@@ -60,10 +68,11 @@ def build_reader_pod(job: HATrainingJob, rank: int, attempt: int | None, tail: i
         raise ValueError(f"{directory} is on no volume")
     volumes = [copy.deepcopy(each) for each in template.get("volumes") or [] if each["name"] == mount["name"]]
     asked = ["" if number is None else str(number) for number in (attempt, tail)]
+    marks = ["previous" if previous else "", "guess" if is_guess else ""]
     container: Json = {
         "name": CONTAINER,
         "image": trainer["image"],
-        "command": ["sh", "-c", _SCRIPT, "sh", directory, str(rank), *asked, "previous" if previous else ""],
+        "command": ["sh", "-c", _SCRIPT, "sh", directory, str(rank), *asked, *marks],
         "volumeMounts": [{**mount, "readOnly": True}],
         "resources": _RESOURCES,
     }

@@ -33,6 +33,8 @@ from hajob.sources.pod import pod_view_of as view_of_pod
 
 _READER_NOT_KEPT: Final = 3  # trainer_sidecar.logs.NOT_KEPT
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
+_PRINTING: Final = ("env", "HAJOB_LOGS_OF_PRINTING=yes")
+"""Before the reader where the rank is a guess: it looks for one that prints steps. An older reader prints the guess."""
 _AGENT: Final = "agent"
 _POLL_SECONDS: Final = 1.0
 _OF_ITS_POD: Final = frozenset({"emptyDir", "ephemeral"})
@@ -60,6 +62,7 @@ class LogQuery:
         tail: at most so many last lines; None: all.
         follow: go on with what is printed from now on.
         plog: only say where CANN's logs lie.
+        is_guess: nobody has named the rank: another one that prints steps is as good.
     """
 
     job: str
@@ -70,10 +73,11 @@ class LogQuery:
     tail: int | None = None
     follow: bool = False
     plog: bool = False
+    is_guess: bool = False
 
     def reader_command(self) -> list[str]:
         """Return the command that reads the output, inside the container of an agent."""
-        words = [*_READER, f"--rank={self.rank}"]
+        words = [*(_PRINTING if self.is_guess else ()), *_READER, f"--rank={self.rank}"]
         if self.attempt is not None:
             words.append(f"--attempt={self.attempt}")
         if self.tail is not None:
@@ -91,7 +95,7 @@ def add_parser(commands: Commands) -> None:
         type=_parse_number,
         metavar="R",
         default=LAST,
-        help="number of the rank (default: the last one, which prints the steps)",
+        help="number of the rank (default: one that prints steps)",
     )
     whose.add_argument(
         "--failed",
@@ -115,7 +119,7 @@ def add_parser(commands: Commands) -> None:
     add_namespace(parser)
     parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig file (default: $KUBECONFIG or ~/.kube/config)")
     add_context_option(parser)
-    parser.set_defaults(run=run_logs)
+    parser.set_defaults(run=run_logs, is_guess=False)
 
 
 def _parse_number(text: str) -> int:
@@ -165,7 +169,7 @@ def print_output(question: LogQuery, cluster: KubernetesCluster, streams: Stream
     """
     namespace = question.namespace or cluster.namespace
     job = _read_job_object(cluster.get_job(namespace, question.job), question)
-    question = replace(question, rank=_rank_asked_for(job, question.rank))
+    question = replace(question, rank=_rank_asked_for(job, question.rank), is_guess=question.rank == LAST)
     if question.plog:
         streams.out(f"{where_plogs_lie(job, question)}\n".encode())
         return DONE
@@ -227,7 +231,9 @@ def _why_nothing_yet(job: HATrainingJob) -> str:
 
 def _by_reader_pod(job: HATrainingJob, cluster: KubernetesCluster, question: LogQuery, streams: Streams) -> int:
     """Print it by a pod that is made for this, and deleted afterwards."""
-    pod = log_reader.build_reader_pod(job, question.rank, question.attempt, question.tail, previous=question.previous)
+    pod = log_reader.build_reader_pod(
+        job, question.rank, question.attempt, question.tail, previous=question.previous, is_guess=question.is_guess
+    )
     namespace = pod["metadata"]["namespace"] = job.metadata.namespace or cluster.namespace
     try:
         name = cluster.create_pod(pod)

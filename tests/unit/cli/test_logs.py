@@ -269,7 +269,7 @@ def test_a_failed_jobs_output_is_read_by_a_pod_of_its_own() -> None:
     assert (code, printed.out, cluster.deleted) == (0, b"Traceback\nKeyError\n", ["hajob-logs-x"])
     assert b"hajob-logs-x" in printed.error
     container = cluster.made["spec"]["containers"][0]
-    assert container["command"][-5:] == [f"/ckpt/hajob-output/{UID}", "3", "1", "7", ""]
+    assert container["command"][-6:] == [f"/ckpt/hajob-output/{UID}", "3", "1", "7", "", ""]
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/ckpt", "readOnly": True}]
     assert (cluster.made["spec"]["volumes"], cluster.made["spec"]["restartPolicy"]) == (VOLUMES, "Never")
     assert cluster.made["metadata"]["ownerReferences"][0]["uid"] == UID
@@ -332,7 +332,8 @@ def test_the_culprit_is_the_rank_of_the_newest_incident() -> None:
 def test_without_a_rank_it_is_the_last_one() -> None:
     cluster = FakeCluster(pod(3))
     ask(cluster, rank=LAST)
-    assert cluster.commands[0][1][3] == "--rank=7"
+    assert cluster.commands[0][1][:2] == ["env", "HAJOB_LOGS_OF_PRINTING=yes"]
+    assert cluster.commands[0][1][5] == "--rank=7"
     assert build_parser().parse_args(["logs", "qwen"]).rank == LAST
     assert build_parser().parse_args(["logs", "qwen", "--failed"]).rank == CULPRIT
 
@@ -370,6 +371,31 @@ def test_the_readers_script_names_what_is_there(tmp_path: Path) -> None:
     command = made["spec"]["containers"][0]["command"][:4]
     done = subprocess.run([*command, str(tmp_path), "3", "", "", ""], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "nothing is kept of rank 3; attempts with output: 4 \n")
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (
+            {"1/rank-7.1.log": "quiet\n", "1/rank-0.1.log": " iteration        5/     100 |\n"},
+            " iteration        5/     100 |\n",
+        ),
+        (
+            {"1/rank-0.1.log": "x\n", "1/rank-2.1.log": "{ Epoch:[  1/  3], step:[    5/   10]\n"},
+            "{ Epoch:[  1/  3], step:[    5/   10]\n",
+        ),
+        ({"1/rank-7.1.log": "iteration 5/ 9\n", "1/rank-0.1.log": "iteration 5/ 9, too\n"}, "iteration 5/ 9\n"),
+        ({"1/rank-7.1.log": "quiet\n", "1/rank-0.1.log": "so is this\n"}, "quiet\n"),
+    ],
+)
+def test_the_readers_script_finds_who_prints(tmp_path: Path, printed: dict[str, str], shown: str) -> None:
+    for name, text in printed.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    made = build_reader_pod(HATrainingJob.from_object(job()), 7, None, None, previous=False, is_guess=True)
+    command = made["spec"]["containers"][0]["command"]
+    command[4] = str(tmp_path)
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == shown
 
 
 def test_plogs_are_told_by_attempt_and_node() -> None:

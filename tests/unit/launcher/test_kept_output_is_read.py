@@ -179,3 +179,39 @@ def test_as_a_program(directory: Path) -> None:
     assert missing.returncode == logs.NOT_KEPT
     assert "kept are 1, 2" in missing.stderr
     assert str(directory) in missing.stderr
+
+
+STEP = " iteration        5/     100 | consumed samples: 5\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "rank"),
+    [
+        ({"1/rank-7.1.log": STEP, "1/rank-0.1.log": STEP}, 7),
+        ({"1/rank-7.1.log": "quiet\n", "1/rank-0.1.log": STEP, "1/rank-5.1.log": STEP}, 0),
+        ({"1/rank-7.1.log": "quiet\n", "1/rank-2.1.log": STEP, "1/rank-5.1.log": STEP}, 5),
+        ({"1/rank-7.1.log": "new\n", "1/rank-7.1.log.1": STEP, "1/rank-0.1.log": STEP}, 7),
+        ({"1/rank-0.1.log": STEP, "2/rank-3.2.log": "starts\n"}, 7),
+        ({"1/rank-0.1.log": STEP, "1/rank-0.1.1.log": "started again\n"}, 7),
+        ({}, 7),
+    ],
+)
+def test_who_prints_steps_is_found(tmp_path: Path, files: dict[str, str], rank: int) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert logs.rank_that_prints(tmp_path, 7) == rank
+    assert logs.rank_that_prints(tmp_path / "absent", 7) == 7
+
+
+def test_a_guess_is_left_for_who_prints(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "rank-0.1.log").write_text(STEP)
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer_sidecar.logs", "--rank=7"],
+        env={**os.environ, "HAJOB_OUTPUT_DIR": str(tmp_path), logs.PRINTING_VARIABLE: "yes"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, "rank 0" in done.stderr) == (STEP, True)
