@@ -168,7 +168,7 @@ def test_two_jobs_in_one_queue_take_turns(start_rig: Start) -> None:
     first, second = (rig.submit(name, iterations=STEPS, spec=spec) for name in ("first", "second"))
     rig.plane.wait("one to train", lambda: any(one.common_step() >= 5 for one in (first, second)))
     trains, waits = (first, second) if first.common_step() else (second, first)
-    full = f"queue {queue} of Volcano is full: it may have 12 huawei.com/Ascend910 and has 8; 8 are needed"
+    full = f"queue {queue} of Volcano is full: it may have 12 huawei.com/Ascend910 and has 8; needed: 8"
     rig.plane.wait(full, lambda: full in str(waits.condition("Scheduled").get("message")))
     trains.patch({"spec": {"suspend": True}})
     waits.wait_step(5)

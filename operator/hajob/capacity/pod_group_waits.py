@@ -15,8 +15,9 @@ from hajob.sources.pod_group import INQUEUE, PENDING, RUNNING, PodGroupView
 _WANTED: Final = re.compile(r"require npu num is (\d+), but cluster npu num is (\d+)")
 _REFUSED_BY_PLUGIN: Final = ("JobValidateFailed", "BatchOrderFailed")
 _NO_NODE: Final = ("NodePredicateFailed", *_REFUSED_BY_PLUGIN)
-_BARE: Final = re.compile(r"Predicated-Nodes count: \d+, nodes: \[.*?\][. ,]*")
-"""What is said where every node would do and something else keeps the pods: nearly always the queue's limit."""
+_BARE: Final = re.compile(r"^Predicated-Nodes count: \d+, nodes: \[.*?\][. ,]*")
+"""The nodes that would do: something else keeps the pods off them, nearly always the queue's limit. What follows is
+said of the other nodes; where there are none, nothing."""
 _ENDING: Final = "NotEnoughPod"
 _WAITING: Final = frozenset({PENDING, INQUEUE})
 _SHOWN: Final = 3
@@ -85,9 +86,8 @@ def _why_by_phase(group: PodGroupView, known: PodGroups, resource: str, wanted: 
         return "pods of the job that are ending hold the others"
     if reason in _REFUSED_BY_PLUGIN:
         return f"its Ascend plugin refuses the job: {message}"
-    if reason and not _BARE.fullmatch(message):
-        return message
-    return why_queue_full(group, known, resource, wanted)
+    # Before what is said of nodes: that names only those that would not do in any case, and never the limit.
+    return why_queue_full(group, known, resource, wanted) or _BARE.sub("", message).strip()
 
 
 def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str:

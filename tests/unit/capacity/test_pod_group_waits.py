@@ -70,6 +70,18 @@ def test_a_full_queue_is_told_though_volcano_names_it_nowhere() -> None:
     )
 
 
+def test_a_full_queue_is_told_beside_nodes_that_are_of_no_use() -> None:
+    """Some nodes would do, others have not the labels, of which alone Volcano speaks."""
+    others = "0/16 nodes are unavailable: 8 node(s) didn't match Pod's node affinity/selector."
+    mixed = ("NodePredicateFailed", f"Predicated-Nodes count: 8, nodes: [npu-0 npu-1]..., {others}")
+    waiting = replace(GROUP, phase="Inqueue", reasons=(mixed,))
+    full = VolcanoQueue("research", capability=((CHIP, 48),), allocated=((CHIP, 24),))
+    assert told(waiting, known(full)).endswith(f"is full: it may have 48 {CHIP} and has 24; needed: 32")
+    assert told(waiting) == f"queue research of Volcano: {others}"
+    refused = ("JobValidateFailed", "InvalidResourceRequest: 3 chips")
+    assert "refuses the job" in told(replace(waiting, reasons=(refused,)), known(full)), "no room would help that"
+
+
 def test_a_full_queue_is_measured_by_what_is_missing() -> None:
     """Of four nodes one is replaced, and another job took its chips meanwhile; then the chips come back."""
     bare = ("NodePredicateFailed", "Predicated-Nodes count: 7, nodes: [cpu-0 npu-1]..., ")
