@@ -14,6 +14,11 @@ _WORDS: Final = (
     r"(?:token(?!s|i[sz])|secret|passwd|password|passphrase|credential|api_?-?key|access_?-?key|private_?-?key)"
 )
 _NAME: Final = re.compile(rf"(?i){_WORDS}")
+_SHORT: Final = r"(?:key|ak|sk|pass|pwd|auth|authorization|cookie|credentials?|sig|signature|dsn)"
+"""Words that are secrets' names where they stand at the end of a name: `OBS_SK`, `--auth`, `WANDB_KEY`."""
+_ALONE: Final = r"(?:ak|sk|pwd|auth|credentials?|dsn)"
+"""Those of them that are names of secrets alone, too: `key: node-role` and `pass: 3` are none."""
+_SHORT_NAME: Final = re.compile(rf"(?i)(?:^|.*[_.-]){_SHORT}")
 _HARMLESS_KEYS: Final = frozenset(
     {"secretName", "imagePullSecrets", "automountServiceAccountToken", "secretRef", "secret"}
 )
@@ -25,15 +30,33 @@ _PATTERNS: Final = (
     re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
     re.compile(r"(?i)(?<=bearer )[\w.~+/=-]{8,}"),
     re.compile(r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)"),
+    re.compile(r"\bAIza[\w-]{30,}"),
+    # Addresses of robots that write into a chat: whoever has one writes there.
+    re.compile(r"(?<=/hook/)[\w-]{8,}"),
+    re.compile(r"(?<=hooks\.slack\.com/services/)[\w/-]+"),
 )
+_KEPT_HEADS: Final = (
+    re.compile(
+        r"""(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:basic|bearer|token|digest|negotiate)\s+)?)[^\s"']+"""
+    ),
+    re.compile(r"""(?i)(\b(?:set-)?cookie["']?\s*[:=]\s*)[^\n"']+"""),
+    re.compile(rf"""(?i)([?&][\w.-]*(?:{_WORDS}|{_SHORT})=)[^&\s"']+"""),
+    re.compile(rf"""(?i)((?<![\w.-])(?:[\w.-]*[_.-])?{_SHORT}\s*=\s*["']?)[^\s,;&"'=]+"""),
+    re.compile(rf"""(?i)((?<![\w.-])(?:[\w.-]*[_.-]{_SHORT}|{_ALONE})["']?:\s*["']?)[^\s,;&"'=]+"""),
+    re.compile(rf"""(?i)((?<!\S)--?(?:[\w.-]*[_.-])?{_SHORT}(?:=|\s+))(?!-)[^\s"']+"""),
+    re.compile(r"""((?<!\S)(?:-u|--user)(?:=|\s+)["']?[^\s:"']+:)[^\s"']+"""),
+    re.compile(r"""(\b(?:sshpass|mysql\w*|login)\b[^\n]*?\s-p\s*)[^\s"']+"""),
+)
+"""What stands before a secret stays; the secret goes."""
 _NAMED: Final = re.compile(
     rf"""(?ix)
-    (?P<name>[\w.-]*{_WORDS}[\w.-]*["']?)   # a name, perhaps quoted, as in JSON
+    (?<![\w.-])                             # a long word is looked at once, not from each of its letters
+    (?P<name>[\w.-]*?{_WORDS}[\w.-]*["']?)  # a name, perhaps quoted, as in JSON
     (?P<between>\s*[=:]\s*|\s+(?<=--\S)?)
     (?P<value>"[^"]*"|'[^']*'|[^\s,;&"']+)
     """
 )
-_OPTION: Final = re.compile(rf"(?i)--?[\w.-]*{_WORDS}[\w.-]*")
+_OPTION: Final = re.compile(rf"(?i)--?[\w.-]*{_WORDS}[\w.-]*|--?(?:[\w.-]*[_.-])?{_SHORT}")
 _REPETITIONS: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -41,7 +64,15 @@ def redact_text(told: str) -> str:
     """Return a text without the secrets in it."""
     for pattern in _PATTERNS:
         told = pattern.sub(REMOVED, told)
+    for pattern in _KEPT_HEADS:
+        told = pattern.sub(_with_head_alone, told)
     return _NAMED.sub(_without_value, told)
+
+
+def _with_head_alone(found: re.Match[str]) -> str:
+    # A number is what something counts, and what is removed already has its end behind it.
+    rest = found[0].removeprefix(found[1])
+    return found[0] if rest.strip(".").isdigit() or rest.startswith(REMOVED[:-1]) else found[1] + REMOVED
 
 
 def _without_value(found: re.Match[str]) -> str:
@@ -49,7 +80,8 @@ def _without_value(found: re.Match[str]) -> str:
     # "token 42 of 4096" is how a training counts, and a name alone says nothing.
     between = found["between"]
     is_option = found["name"].startswith("-")
-    if value.strip("\"'").replace(".", "").isdigit() or value == REMOVED or not (between.strip() or is_option):
+    is_count = "token" in found["name"].lower() and value.strip("\"'").replace(".", "").isdigit()
+    if is_count or value == REMOVED or not (between.strip() or is_option):
         return found[0]
     return f"{found['name']}{between}{REMOVED}"
 
@@ -65,7 +97,8 @@ def redact_object(raw: Any) -> Any:  # noqa: ANN401  any JSON
 
 def _redact_mapping(raw: dict[str, Any]) -> dict[str, Any]:
     # A variable has its name in one field and its value in the next.
-    is_secret_variable = isinstance(raw.get("name"), str) and _NAME.search(raw["name"]) is not None
+    name = raw.get("name")
+    is_secret_variable = isinstance(name, str) and bool(_NAME.search(name) or _SHORT_NAME.fullmatch(name))
     made: dict[str, Any] = {}
     for key, value in raw.items():
         if key in _REPETITIONS:

@@ -189,3 +189,63 @@ def test_the_archive_is_its_owners(tmp_path: Path) -> None:
         assert archive.getnames() == ["b/a.txt", "b/pods/b.log"]
     with pytest.raises(ClusterError, match="cannot be written: No such file or directory"):
         write_archive(tmp_path / "absent" / "b.tar.gz", {}, NOW_MS)
+
+
+SECRET = "S3cr3tV4lue"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"export WANDB_KEY={SECRET}",
+        f"OBS_AK='{SECRET}' OBS_SK=\"{SECRET}\"",
+        f"ak={SECRET}, sk: {SECRET}",
+        f"DB_PASS={SECRET} MYSQL_PWD={SECRET} AUTH={SECRET}",
+        f"https://store/x?access_token={SECRET}&a=1",
+        f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={SECRET}-11",
+        f"https://open.feishu.cn/open-apis/bot/v2/hook/{SECRET}",
+        f"https://hooks.slack.com/services/T00/B00/{SECRET}",
+        f'curl -H "Authorization: Basic {SECRET}" -H "Cookie: session={SECRET}"',
+        f"curl -u me:{SECRET} http://x; curl --user=me:{SECRET} http://x",
+        f"sshpass -p {SECRET} ssh a; docker login -p {SECRET} x; mysql -p{SECRET}",
+        f'{{"auths": {{"x": {{"auth": "{SECRET}"}}}}}}',
+        f"train --auth-key {SECRET} --key={SECRET}",
+        f"url?signature={SECRET}",
+    ],
+)
+def test_secrets_in_the_forms_of_clouds_and_robots_go(line: str) -> None:
+    assert SECRET not in redact_text(line)
+
+
+def test_a_password_of_digits_is_no_count() -> None:
+    assert redact_text("password=123456") == f"password={REMOVED}"
+    assert redact_text("token: 42 of 4096") == "token: 42 of 4096"
+
+
+@pytest.mark.parametrize("name", ["WANDB_KEY", "OBS_SK", "AK", "DB_PASS", "MYSQL_PWD", "AUTH", "HUAWEICLOUD_SDK_SK"])
+def test_a_variable_of_such_a_name_goes(name: str) -> None:
+    assert redact_object({"name": name, "value": SECRET}) == {"name": name, "value": REMOVED}
+    assert redact_object([f"--{name.lower()}", SECRET]) == [f"--{name.lower()}", REMOVED]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "KeyError: 'vocabulary'",
+            "key 5 of 7",
+            "the keys are: a, b",
+            "author: me",
+            "task: train",
+            "forward pass: done",
+        ),
+        *("mask=1 disk: /dev/sda", "monkey: banana", "{'key': 'node-role'}", "- key: node.kubernetes.io/not-ready"),
+        *("bypass=yes", "--tokenizer-type Llama --hidden-size 4096", "step:[ 5/ 10]"),
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(line: str) -> None:
+    assert redact_text(line) == line
+
+
+def test_a_word_without_end_is_looked_at_once() -> None:
+    assert redact_text("a" * 1_000_000) == "a" * 1_000_000, "letter by letter it would take hours"
