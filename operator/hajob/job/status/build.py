@@ -408,9 +408,12 @@ def _why_not_training(state: JobState) -> str:
     """Return what delays the start, or the cause of the recovery; empty while the job trains."""
     if RUNNING_REASON[state.going_on] not in _NOT_TRAINING:
         return ""
-    if state.problem or state.incident is None or not state.incident.cause.message:
+    if state.incident is None or not state.incident.cause.message:
         return state.problem
-    return cause_words.report_of_cause(state.incident.cause)
+    # What an action came to says nothing without the cause: `recover failed: 406 do last repair failed!`.
+    line = state.problem if "\n" not in state.problem else ""
+    told = cause_words.report_of_cause(state.incident.cause, *filter(None, (line,)))
+    return told if line == state.problem else f"{told}\n{state.problem}"
 
 
 def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:

@@ -184,3 +184,28 @@ def test_a_coordinator_counts_for_images_and_not_for_nodes() -> None:
     found = status(pods=[replace(POD, gate=0), pulls]).summary
     assert found is not None
     assert (found.reason, found.nodes) == ("ImagePull", "0/4")
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ("", "KeyError: the vocabulary (found by MindIO, node-2, rank 1)"),
+        (
+            "recover failed: 406 do last repair failed!",
+            "KeyError: the vocabulary (found by MindIO, node-2, rank 1; recover failed: 406 do last repair failed!)",
+        ),
+        ("two\nlines", "KeyError: the vocabulary (found by MindIO, node-2, rank 1)\ntwo\nlines"),
+    ],
+)
+def test_the_cause_comes_before_what_an_action_came_to(problem: str, told: str) -> None:
+    cause = Cause(
+        FactKind.PROCESS_FAULT,
+        message="found by MindIO: KeyError: the vocabulary",
+        node_name="node-2",
+        first_rank=1,
+        num_ranks=1,
+    )
+    incident = Incident(2, 2, 1, Purpose.FAULT, Origin.PROGRAM, Action.RESTART, cause, opened_ms=0)
+    state = JobState(phase=JobPhase.RESTARTING, attempt=1, incident=incident, problem=problem)
+    (running,) = [each for each in status(state).conditions if each.type == "Running"]
+    assert running.message == told
