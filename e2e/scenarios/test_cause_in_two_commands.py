@@ -105,7 +105,7 @@ TRAININGS: Final = {
 }
 MANIFESTS: Final = {
     "ends-at-once": Wrong(
-        ("the start script ended without calling torchrun or msrun (exit 0) (", "hi there"),
+        ("why       the start script ended", "without calling torchrun or msrun", "hi there"),
         container={"command": ["bash", "-c", "echo hi there"]},
         spec=ONCE,
     ),

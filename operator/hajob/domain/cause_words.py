@@ -11,6 +11,8 @@ from hajob.domain.incidents import Cause
 
 _EXCEPTION: Final = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Warning)(?:: |$)")
 _CONTAINER: Final = re.compile(r"(container \S+): (?:Error|\w+): (?=\S)")
+_ENDED_WELL: Final = re.compile(r"the start script ended (?:with 0, |.*\(exit 0\)$)")
+"""Of a script that ended with 0 and should not have: in the words of the agent, or of the container that it ended."""
 _MINDIO: Final = "found by MindIO"
 _HEADLINE_LIMIT: Final = 300
 """Characters of the first line: a status column and an Event show little more."""
@@ -40,7 +42,7 @@ def _headline_of_cause(kind: FactKind | None, text: str) -> str:
     first, found = text.partition("\n")[0], headline_of_output(text)
     # Of a hang the coordinator speaks first, and the stacks that it adds have no last word. Nor has what a script that
     # ended well has printed.
-    ended_well = kind is FactKind.SCRIPT_ENDED and first.endswith("(exit 0)") and not _EXCEPTION.match(found)
+    ended_well = _ENDED_WELL.match(first) and not _EXCEPTION.match(found)
     return first if kind is FactKind.HANG or ended_well else found
 
 

@@ -94,3 +94,9 @@ def test_of_a_hang_the_sentence_comes_before_the_stacks() -> None:
 def test_what_a_script_printed_that_ended_well_is_no_reason(output: str, said: str) -> None:
     message = f"the start script ended without calling torchrun or msrun {output}"
     assert sentence_of_cause(Cause(FactKind.SCRIPT_ENDED, message=message)) == said
+
+
+def test_so_it_is_in_the_words_of_the_container() -> None:
+    words = "the start script ended with 0, without calling torchrun or msrun"
+    message = f"container trainer: Error: {words}\nhi there"
+    assert sentence_of_cause(Cause(FactKind.POD_FAILED, message=message)) == f"{words} (container trainer)"
