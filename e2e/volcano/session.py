@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from e2e.volcano.places import Places, is_up
+from e2e.volcano.preemption import OUTSIDE, evictions
 from e2e.volcano.world import (
     CHIP,
     CONFIGURATION,
@@ -36,7 +37,6 @@ from e2e.volcano.world import (
 _FAULT: Final = "fault-scheduling"
 _ENDS_PODS: Final = frozenset({"force", "grace"})
 _ONLY_THE_POD: Final = ("pod-rescheduling", "process-recover-enable")
-_OUTSIDE: Final = frozenset({"", "Pending"})
 
 
 def play_session(world: World) -> list[Act]:
@@ -52,7 +52,7 @@ def play_session(world: World) -> list[Act]:
     for group in sorted(world.groups, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])):
         if world.queue_of(group) is not None:  # of a group without a queue nothing is said at all
             acts += _Turn(world, places, group).play()
-    return [*acts, *_counts_of_queues(world, places)]
+    return [*acts, *evictions(world, places), *_counts_of_queues(world, places)]
 
 
 def _counts_of_queues(world: World, places: Places) -> Iterator[CountQueue]:
@@ -98,7 +98,7 @@ class _Turn:
 
     def _let_in(self) -> bool:
         """Whether the group is past the gate, which asks for all of its chips at once."""
-        if self._status.get("phase", "") not in _OUTSIDE:
+        if self._status.get("phase", "") not in OUTSIDE:
             return True
         wanted, free = wanted_chips(self._group) or 0, self._places.free_chips()
         if wanted > free:

@@ -252,3 +252,25 @@ def test_blocks_that_do_not_come_out_whole_are_refused() -> None:
     acts = play_session(world(*waiting(), of=of, machines=super_pods(3, 3)))
     assert bound(acts) == {}
     assert "require npu(32) should be multiple of sp-block" in reasons(acts)["JobValidateFailed"]
+
+
+def test_a_whole_gang_is_not_preempted_and_an_extra_member_costs_a_rank() -> None:
+    """The spare is lower than the ranks, and on a later node; the group of the other job has passed the gate."""
+    other = group(1, phase="Inqueue", name="high", uid="h") | {"ownerReferences": []}
+    wanted = pod("w", annotations={GROUP_NAME: "high"})
+    wanted["spec"]["priority"] = 1000
+    ranks = [running(f"p{number}", f"n{number}") for number in range(4)]
+    spare = running("spare", "n4")
+    spare["spec"]["priority"] = -10
+
+    def evicted(*pods: Object, waiting: Object = other) -> list[str]:
+        found = world(*pods, wanted, of=group(phase="Running"), nodes=len(pods))
+        found.groups = [*found.groups, waiting]
+        return [act.pod["metadata"]["name"] for act in play_session(found) if isinstance(act, DeletePod)]
+
+    assert evicted(*ranks) == []
+    assert evicted(*ranks, spare) == ["p0"]
+    spare["metadata"]["annotations"][GROUP_NAME] = "spares"
+    assert evicted(*ranks, spare) == [], "in a group of its own it costs nobody"
+    outside = group(5, phase="Pending", name="high", uid="h")
+    assert evicted(*ranks, waiting=outside) == []
