@@ -254,7 +254,7 @@ def test_blocks_that_do_not_come_out_whole_are_refused() -> None:
     assert "require npu(32) should be multiple of sp-block" in reasons(acts)["JobValidateFailed"]
 
 
-def test_a_whole_gang_is_not_preempted_and_an_extra_member_costs_a_rank() -> None:
+def test_an_extra_member_of_a_gang_costs_a_rank() -> None:
     """The spare is lower than the ranks, and on a later node; the group of the other job has passed the gate."""
     other = group(1, phase="Inqueue", name="high", uid="h") | {"ownerReferences": []}
     wanted = pod("w", annotations={GROUP_NAME: "high"})
