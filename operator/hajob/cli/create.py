@@ -13,7 +13,8 @@ from hajob.api.enums import Product
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
 from hajob.cli.language import say
-from hajob.cli.lint import ERROR, findings_of_job
+from hajob.cli.lint import findings_of_job
+from hajob.cli.lint_pods import ERROR
 from hajob.cli.objects import KubernetesObjects, Objects, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 from hajob.domain.errors import HajobInputError

@@ -7,7 +7,6 @@ the operator refuses, what works and is worth knowing, and which actions the spe
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -20,6 +19,7 @@ from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_notes
 from hajob.cli.exits import NOT_DONE, run_reported
 from hajob.cli.language import in_language
+from hajob.cli.lint_pods import ERROR, NOTE, findings_of_pods
 from hajob.cli.manifests import read_objects, unknown_fields
 from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Block, print_answer
@@ -28,8 +28,6 @@ from hajob.plan.policy import policy_from_spec
 from hajob.plan.protection import remedy_of_precondition
 from hajob.pods.review import notes_on_spec, why_not_started
 
-ERROR: Final = "error"
-NOTE: Final = "note"
 _OLD: Final = re.compile(r"\boldSelf\b")
 _NO_CEL: Final = (
     "the rules of the CRD are not evaluated: that needs `pip install 'hajob[cli]'`, or kubectl apply --dry-run=server"
@@ -84,6 +82,8 @@ def findings_of_job(raw: Json) -> Iterator[Json]:
 
 
 def _told_of_job(raw: Json) -> Iterator[tuple[str, str]]:
+    if (version := raw.get("apiVersion")) != names.API_VERSION:
+        yield ERROR, f"apiVersion: {version}: it must be {names.API_VERSION}"
     for field in unknown_fields(HATrainingJob, raw, ""):
         yield ERROR, f"{field.lstrip('.')}: there is no such field; look for a misspelling"
     try:
@@ -91,7 +91,7 @@ def _told_of_job(raw: Json) -> Iterator[tuple[str, str]]:
     except ValidationError as refusal:
         yield from ((ERROR, f"{'.'.join(map(str, one['loc']))}: {one['msg']}") for one in refusal.errors())
         return
-    broken = [*_broken_rules(job), *_unknown_pod_fields(raw)]
+    broken = [*_broken_rules(job), *findings_of_pods(raw)]
     yield from broken
     if any(grade == ERROR for grade, _ in broken):
         return  # what follows reads a template that the rules have refused
@@ -136,42 +136,6 @@ def _broken_rules(job: HATrainingJob) -> Iterator[tuple[str, str]]:
             context = cel.Context({"self": value})
             if not _rule_holds(cel, rule["rule"], context):
                 yield ERROR, _message_of_rule(cel, rule, context)
-
-
-_PODS: Final = ("spec.template.spec", "spec.pause.template.spec")
-_ITEM: Final = re.compile(r"[Ll]ist\[(\w+)\]")
-_SIMILAR: Final = 0.8
-"""Likeness at which a field is taken for a misspelling of another; what is like none may be of a newer Kubernetes."""
-
-
-def _unknown_pod_fields(raw: Json) -> Iterator[tuple[str, str]]:
-    """Yield the fields of pods that the Kubernetes of the client's package does not have: the CRD keeps any."""
-    for path in _PODS:
-        found: Any = raw
-        for part in path.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        yield from _unknown_fields_of("V1PodSpec", found, path)
-
-
-def _unknown_fields_of(kind: str, value: object, path: str) -> Iterator[tuple[str, str]]:
-    from kubernetes.client import models
-
-    model = getattr(models, kind, None)
-    if model is None or not isinstance(value, Mapping):
-        return
-    known = {name: model.openapi_types[own] for own, name in model.attribute_map.items()}
-    for field, below in value.items():
-        where = f"{path}.{field}"
-        if field not in known:
-            meant = difflib.get_close_matches(str(field), known, 1, _SIMILAR)
-            hint = f"; did you mean {meant[0]}?" if meant else ", or it is newer than this command"
-            yield (ERROR if meant else NOTE), f'unknown field "{where}"{hint}'
-        elif item := _ITEM.match(known[field]):
-            parts = enumerate(below) if isinstance(below, list) else ()
-            for number, one in parts:
-                yield from _unknown_fields_of(item.group(1), one, f"{where}[{number}]")
-        else:
-            yield from _unknown_fields_of(known[field], below, where)
 
 
 def _models_with_rules(model: ApiModel) -> Iterator[ApiModel]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from e2e.bootstrap.paths import CHECKOUT
-from hajob.cli.lint import ERROR, findings_of_file
+from hajob.cli.lint import findings_of_file
+from hajob.cli.lint_pods import ERROR
 
 EXAMPLES = sorted((CHECKOUT / "examples").glob("*.yaml"))
 ADVICE = {"moe": 1, "mindformers": 1}

@@ -51,6 +51,42 @@ def test_misspelt_and_missing_fields_are_named(edit: Any, sentence: str) -> None
     assert sentence in "; ".join(errors(edited(edit)))
 
 
+def in_trainer(**fields: Any) -> Any:
+    return lambda job: job["spec"]["template"]["spec"]["containers"][0].update(fields)
+
+
+def in_pod(**fields: Any) -> Any:
+    return lambda job: job["spec"]["template"]["spec"].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (in_trainer(command="bash run.sh"), "containers[0].command: Input should be a valid list"),
+        (in_trainer(env=[{"name": "A", "value": 3}]), "containers[0].env[0].value: Input should be a valid string"),
+        (in_trainer(env={"A": "b"}), "containers[0].env: Input should be a valid list"),
+        (in_trainer(env=[{"value": "b"}]), "containers[0].env[0].name: Field required"),
+        (in_trainer(image=None), "containers[0].image: Field required"),
+        (in_trainer(imagePullPolicy="always"), "imagePullPolicy: always is none of Always, IfNotPresent, Never"),
+        (in_trainer(volumeMounts=[{"name": "no", "mountPath": "/ckpt"}]), "volumeMounts[0].name: no: there is no such"),
+        (
+            in_trainer(resources={"requests": {"cpu": 4}, "limits": {"cpu": "2"}}),
+            "requests.cpu: 4 is more than its limit",
+        ),
+        (in_trainer(securityContext={"runAsUser": "root"}), "runAsUser: Input should be a valid integer"),
+        (in_pod(nodeSelector={"pool": 1}), "nodeSelector.pool: Input should be a valid string"),
+        (in_pod(tolerations=[{"operator": "Exist"}]), "tolerations[0].operator: Exist is none of"),
+        (lambda job: job.pop("apiVersion"), "apiVersion: None: it must be training.hajob.io/"),
+    ],
+)
+def test_what_a_server_says_of_pods_is_said_offline(edit: Any, sentence: str) -> None:
+    assert sentence in "; ".join(errors(edited(edit)))
+
+
+def test_numbers_are_quantities_as_well() -> None:
+    assert errors(edited(in_trainer(resources={"requests": {"cpu": 4, "memory": "64Gi"}, "limits": {"cpu": 8}}))) == []
+
+
 def test_what_works_and_protects_less_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = edited(lambda job: job["spec"].update(numNodes=1))
     path = tmp_path / "job.yaml"

@@ -12,7 +12,8 @@ import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api.job import HATrainingJob
-from hajob.cli.lint import ERROR, findings_of_job
+from hajob.cli.lint import findings_of_job
+from hajob.cli.lint_pods import ERROR
 from hajob.cli.main import build_parser
 
 PAGES = sorted([*(CHECKOUT / "docs").rglob("*.md"), *CHECKOUT.glob("README*.md")])
