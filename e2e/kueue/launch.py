@@ -142,15 +142,23 @@ class KueueStandIn:
         active = {"type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": _now()}
         self.plane.api.merge(f"{API}/admissionchecks/{name}/status", {"status": {"conditions": [active]}})
 
-    def answer_check(self, workload: str, name: str, state: str, **more: Any) -> None:  # noqa: ANN401 - any fields
-        """Answer a check of a Workload, as its controller does."""
+    def answer_check(
+        self,
+        workload: str,
+        name: str,
+        state: str,
+        *,
+        before: str = "",
+        **more: Any,  # noqa: ANN401 - any fields
+    ) -> None:
+        """Answer a check of a Workload, as its controller does; `before`: once it is in this state."""
         path = f"{API}/namespaces/{self.namespace}/workloads/{workload}"
 
         def is_answered() -> bool:
             """Kueue writes in between: then again."""
             found = self.plane.api.get(path)
             checks = found["status"].get("admissionChecks") or []
-            if name not in {one["name"] for one in checks}:
+            if not any(one["name"] == name and before in {"", one["state"]} for one in checks):
                 return False
             told = {"name": name, "state": state, "message": "", "lastTransitionTime": _now(), **more}
             states = [told if one["name"] == name else one for one in checks]

@@ -77,14 +77,14 @@ def test_a_check_is_asked_then_lost_then_rejected(rig: Rig, queue: KueueStandIn)
     job.wait_incident(2)
     queue.answer_check(name, check, "Retry", message="no nodes yet")
     stopped = wait_stopped(rig, job, "no nodes yet")
-    queue.answer_check(name, check, "Ready")
+    queue.answer_check(name, check, "Ready", before="Pending")  # Kueue asks anew once the quota is given back
     job.wait_step(stopped + 5)
     queue.answer_check(name, check, "Rejected", message="the budget is spent")
     stopped = wait_stopped(rig, job, "the budget is spent")
     command = f"kubectl patch workload {name} --type merge"
     rig.plane.wait("the command to be told", lambda: command in job.condition("Scheduled")["message"])
     rig.plane.api.merge(path_of_workload(queue, workload_of(queue, job)), {"spec": {"active": True}})
-    queue.answer_check(name, check, "Ready")
+    queue.answer_check(name, check, "Ready", before="Pending")  # Kueue asks anew once the quota is given back
     job.wait_step(stopped + 5)
     assert_no_step_twice(job)
 
