@@ -174,9 +174,15 @@ class KubernetesCluster:
         try:
             yield
         except self._client.ApiException as refusal:
-            if refusal.status == 404:
+            # Of a stream that is not opened, the package hands on the headers of the answer as text.
+            handshake = refusal.__context__
+            status = getattr(handshake, "status_code", refusal.status)
+            if status == 404:
                 raise ClusterError(f"{what}: not found") from None
-            raise ClusterError(f"{what}: {sentence_of_refusal(refusal.body, str(refusal.reason))}") from None
+            body = getattr(handshake, "resp_body", refusal.body)
+            usual = f"the server answers {status}" if handshake is not None else str(refusal.reason)
+            kind = ForbiddenError if status == 403 else ClusterError
+            raise kind(f"{what}: {sentence_of_refusal(body, usual)}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{what}: the API server cannot be reached: {problem}") from None
 

@@ -22,7 +22,7 @@ from hajob.api.derived import chips_per_node, world_size_of
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
-from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
+from hajob.cli.cluster import ClusterError, Container, ForbiddenError, KubernetesCluster, Streams
 from hajob.cli.exits import DONE, NOT_DONE, run_reported
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 from hajob.domain.errors import HajobInputError
@@ -284,7 +284,8 @@ def _ask_containers(
                 container, question.reader_command(), streams._replace(out=out), hold=question.follow
             )
         except ClusterError as problem:
-            if begun:  # another pod would print it all again
+            # Another pod would print it all again, and to ask another one needs the same right.
+            if begun or isinstance(problem, ForbiddenError):
                 raise
             problems.append(str(problem))
     raise _NobodyError("; ".join(problems) or f"no pod of {question.job} runs that could")

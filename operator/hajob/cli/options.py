@@ -81,8 +81,9 @@ def add_fault_namespaces(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_option(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
+def add_output_option(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json"), default: str = "text"
+) -> None:
     """Add the option that chooses the format: for people or for programs."""
-    parser.add_argument(
-        "-o", "--output", choices=formats, default="text", help="format of the answer (default: %(default)s)"
-    )
+    told = "format of the answer" if default == argparse.SUPPRESS else "format of the answer (default: %(default)s)"
+    parser.add_argument("-o", "--output", choices=formats, default=default, help=told)

@@ -29,11 +29,12 @@ def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_verb(commands, "quarantine")
     add_context_option(parser)
-    parser.set_defaults(run=run_quarantine, action="list", output="text")
+    add_output_option(parser, FORMATS)
+    parser.set_defaults(run=run_quarantine, action="list")
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     sentence = "list the nodes in quarantine, with reason and end (default)"
     listing = add_command(actions, "list", sentence, "kubectl hajob quarantine list")
-    add_output_option(listing, FORMATS)
+    add_output_option(listing, FORMATS, argparse.SUPPRESS)
     listing.set_defaults(action="list")
     example = "kubectl hajob quarantine add node-3 --for 2h --reason Maintenance"
     add = add_command(actions, "add", "put a node into quarantine: Hajob places no new pods there", example)

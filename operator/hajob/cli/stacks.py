@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
+from hajob.cli.cluster import ClusterError, Container, ForbiddenError, KubernetesCluster, Streams
 from hajob.cli.exits import run_reported
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
-from hajob.cli.output import UNKNOWN, WITHOUT_NAMES, Answer, Block, print_answer
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, print_answer
 from hajob.domain.text import counted_noun, harmless_text, number_runs
 from hajob.sources.reading import mapping, name_of_object, text
 
@@ -111,7 +111,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--all-threads", action="store_true", help="print every thread of every rank")
     add_context_option(parser)
-    add_output_option(parser, WITHOUT_NAMES)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_stacks)
 
 
@@ -159,6 +159,8 @@ def take_stacks(
         try:
             node = text(mapping(pod.get("spec")).get("nodeName"))
             found += _ask_pod(cluster, Container(namespace, name_of_object(pod), names.TRAINER_CONTAINER), node)
+        except ForbiddenError:
+            raise  # to ask another pod needs the same right
         except ClusterError as problem:
             problems.append(str(problem))
     if not found and problems:
@@ -220,7 +222,7 @@ def answer_with_stacks(
         {"rank": one.rank, "mainThread": list(one.main_thread), "stack": one.stack, "problem": one.problem}
         for one in found
     ]
-    return Answer(told or [f"no rank of {job} was found"], data)
+    return Answer(told or [f"no rank of {job} was found"], data, [f"{names.PLURAL}.{names.GROUP}/{job}"])
 
 
 def with_ranks_apart(answer: Answer, looks: Sequence[Sequence[RankStack]]) -> Answer:
@@ -241,7 +243,7 @@ def with_ranks_apart(answer: Answer, looks: Sequence[Sequence[RankStack]]) -> An
         "apart": [{"rank": one.rank, "node": one.node, "times": times} for one, times in apart.most_common()],
         "ranks": answer.data,
     }
-    return Answer([*told, "the last look:", *answer.told], data)
+    return Answer([*told, "the last look:", *answer.told], data, answer.names)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -185,10 +185,10 @@ def test_who_acts_as_somebody_else_says_so(
 
 
 def test_a_stream_is_opened_as_somebody_else(server: AnsweringServer, tmp_path: Path) -> None:
-    server.status = 403
+    server.status, server.content = 403, b'{"message": "jane may not"}'
     cluster = KubernetesCluster(write_kubeconfig(tmp_path, JANE, server=server.url))
     nowhere = Streams(lambda _: None, lambda _: None)
-    with pytest.raises(ClusterError):
+    with pytest.raises(ForbiddenError, match=r"pods/exec is needed\): jane may not$"):
         cluster.execute_in_container(Container("team", "pod", "trainer"), ["true"], nowhere, hold=False)
     server.status = 200
     server.content = b'{"items": []}'

@@ -105,3 +105,9 @@ def test_jobs_that_are_held_are_named() -> None:
         "closed: Hajob acts on faults of nodes and chips",
         "no job says whether it is open: kubectl hajob doctor asks the operator",
     ]
+
+
+@pytest.mark.parametrize("words", [["-o", "json"], ["list", "-o", "json"], ["-o", "json", "list"]])
+def test_the_format_may_stand_before_the_action(words: list[str]) -> None:
+    assert main.build_parser().parse_args(["quarantine", *words]).output == "json"
+    assert main.build_parser().parse_args(["quarantine"]).output == "text"
