@@ -24,6 +24,9 @@ REST_WRITES: Final = 24
 MOST_TASKS: Final = 120
 """Of an operator with one job: its informers, loops and the requests of a moment are some 80."""
 LEASE: Final = "hajob-operator"
+LEASE_NAMESPACE: Final = "hajob-system"
+UNFENCED: Final = ("/events", f"/leases/{LEASE}")
+"""Writes that need no Lease."""
 EXPECTED_ERRORS: Final = ("no operator has taken in anything", "nothing but the end is left")
 """Parts of lines at level ERROR that tell of what a history does to it."""
 
@@ -58,10 +61,26 @@ class Checks:
     # ------------------------------------------------------------------------------------------- at every write
 
     def _look_at_change(self, change: Change) -> None:
+        self._look_at_writer()
         if change.plural == "pods":
             self._look_at_pod(change)
         elif change.plural == names.PLURAL and change.new is not None:
             self._look_at_status(change.new["metadata"]["uid"], change.new.get("status") or {}, change.old)
+
+    def _look_at_writer(self) -> None:
+        """Check that who writes leads: no operator that was asleep writes over its successor.
+
+        What it had begun to send when it was stopped arrives when it goes on: docs/decisions/0012 says why that harms
+        nobody. Its Events tell of what has been, whoever leads by then.
+        """
+        log, lease = self._world.server.log, self._world.server.history.find("leases", (LEASE_NAMESPACE, LEASE))
+        if not log or not log[-1].client.startswith("operator-") or log[-1].path.endswith(UNFENCED):
+            return
+        holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
+        writer = next(one for one in self._world.operators if one.identity == log[-1].client)
+        if holder != writer.identity and self._world.clock.monotonic() != writer.woken_at:
+            told = f"{log[-1].client} writes {log[-1].method} {log[-1].path}, though {holder} leads"
+            self._world.problems.append(told)
 
     def _look_at_status(self, uid: str, status: Json, old: Json | None) -> None:
         """Check that what must grow does; note a new state."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import random
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Final
 
 from tests.sim.checks import Checks, LoggedErrors
 from tests.sim.operator_process import OperatorProcess
+from tests.sim.specs import settings_of_job
 from tests.sim.troubles import KINDS, Troubles
 from tests.sim.virtual_time import VirtualLoop
 from tests.sim.world import SimWorld, state_of_job
@@ -77,6 +79,7 @@ async def _live(seed: int) -> Outcome:
 async def _go_through(world: SimWorld, checks: Checks) -> None:
     """Start, cause trouble, wait until all is well again, and look whether it is."""
     chance, troubles = world.chance, Troubles(world)
+    world.note(f"the spec sets {json.dumps(settings_of_job(world.manifest))}")
     world.spawn_task(checks.watch_ranks(), "ranks")
     for _ in range(chance.choice([1, 1, 2])):
         world.begin_operator()

@@ -195,6 +195,7 @@ class SimTraining(World):
         body = message.WhichOneof("body")
         if body == "assignment":
             self.attempt = message.assignment.attempt
+            self.nodes = message.assignment.world_size // self.per_node
             self.core.apply_assignment(message.assignment, self.now)
         elif body == "order":
             self.core.apply_order(message.order, self.now)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Final
 
-import yaml
-
-from e2e.bootstrap.paths import CHECKOUT
 from hajob.api import constants as names
-from hajob.api.base import Json, format_time
+from hajob.api.base import Json
+from hajob.faults.node_quarantine import node_quarantine
 from hajob.kube.client import ApiError, object_path
+from tests.sim.operator_process import OperatorProcess
+from tests.sim.specs import draw_settings
 from tests.sim.world import JOB, NAMESPACE, SimWorld
-
-QUICKSTART: Final = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
 
 
 class Troubles:
@@ -30,6 +28,51 @@ class Troubles:
         self._world.note(f"{process.identity} is killed")
         process.kill()
         self._world.plan_call(self._chance.uniform(0.1, 60), self._world.begin_operator)
+
+    def stop_operator(self) -> None:
+        """Have an operator stand still for a while, as on a machine that swaps, or a virtual one that is moved."""
+        process = self._chance.choice([one for one in self._world.operators if one.alive] or self._world.operators)
+        if process.stopped:
+            return
+        seconds = self._chance.choice([1.0, 8.0, 60.0, 300.0])
+        self._world.note(f"{process.identity} is stopped for {seconds:.0f} s")
+        process.stop()
+        self._world.plan_call(seconds, self._wake_operator, process)
+
+    def _wake_operator(self, process: OperatorProcess) -> None:
+        self._world.note(f"{process.identity} goes on")
+        process.go_on()
+
+    def limit_pods(self) -> None:
+        """Have a quota of the namespace that leaves no room for the job's pods, for a while."""
+        path, hard = object_path("resourcequotas", NAMESPACE), str(self._chance.randint(0, 5))
+        body = {"metadata": {"name": f"quota-{self._world.clock.monotonic()}"}, "spec": {"hard": {"pods": hard}}}
+        self._world.note(f"a quota of {hard} pods")
+        made = self._world.cluster.ask("POST", path, body, "")
+        seconds = self._chance.uniform(10, 600)
+        self._world.plan_call(seconds, self._take_quota_back, made["metadata"]["name"])
+
+    def _take_quota_back(self, name: str) -> None:
+        self._world.note("the quota is taken back")
+        self._world.cluster.ask("DELETE", object_path("resourcequotas", NAMESPACE, name), {}, "")
+
+    def quarantine(self) -> None:
+        """Put a node into quarantine by hand, for a while."""
+        name, path = self._chance.choice(sorted(self._world.cluster.machines)), object_path(names.QUARANTINES, "")
+        spec = {"nodeName": name, "reason": "Maintenance", "startTime": self._world.wall_time()}
+        try:
+            self._world.cluster.ask("POST", path, node_quarantine(spec, ""), "")
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return  # the operator's own: one for each node
+        self._world.note(f"{name} is put into quarantine")
+        self._world.plan_call(self._chance.uniform(10, 600), self._release_node, name)
+
+    def _release_node(self, name: str) -> None:
+        self._world.note(f"{name} is released")
+        released = {"spec": {"releaseTime": self._world.wall_time()}}
+        self._world.cluster.ask("PATCH", object_path(names.QUARANTINES, "", name), released)
 
     def kill_rank(self) -> None:
         """End a process."""
@@ -133,8 +176,19 @@ class Troubles:
 
     def restart(self) -> None:
         """Ask for a restart."""
-        now = datetime.fromtimestamp(self._world.clock.now_milliseconds() // 1000, UTC)
-        self.edit_spec({"restartRequestTime": format_time(now)}, "somebody asks for a restart")
+        self.edit_spec({"restartRequestTime": self._world.wall_time()}, "somebody asks for a restart")
+
+    def hold(self) -> None:
+        """Let nothing be done about faults for a while."""
+        mode = self._chance.choice(["Hold", "Observe"])
+        self.edit_spec({"recovery": {"mode": mode}}, f"somebody sets the mode {mode}")
+        enforce = {"recovery": {"mode": "Enforce"}}
+        self._world.plan_call(self._chance.uniform(1, 300), self.edit_spec, enforce, "somebody sets the mode Enforce")
+
+    def edit(self) -> None:
+        """Set some fields of the spec."""
+        settings = draw_settings(self._chance)
+        self.edit_spec(settings, f"somebody sets {json.dumps(settings)}")
 
     def delete_job(self) -> None:
         """Delete the job, and apply it again."""
@@ -146,7 +200,9 @@ class Troubles:
     def apply_job(self) -> None:
         """Apply the job; while the one before is still being deleted, again in a moment."""
         try:
-            self._world.cluster.ask("POST", object_path(names.PLURAL, NAMESPACE), copy.deepcopy(QUICKSTART), "")
+            self._world.cluster.ask(
+                "POST", object_path(names.PLURAL, NAMESPACE), copy.deepcopy(self._world.manifest), ""
+            )
             self._world.note("the job is applied")
         except ApiError as error:
             if error.status != 409:
@@ -201,5 +257,10 @@ KINDS: Final[tuple[Callable[[Troubles], None], ...]] = (
     Troubles.evict_pod,
     Troubles.cut_off_agent,
     Troubles.step_clock,
+    Troubles.hold,
+    Troubles.edit,
+    Troubles.stop_operator,
+    Troubles.limit_pods,
+    Troubles.quarantine,
 )
 """Those of which a history has some."""

@@ -56,6 +56,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return seconds of virtual time."""
         return float(self._jump.now)
 
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Call this next, in a process that is stopped once it goes on."""
+        context = contextvars.copy_context() if context is None else context
+        return super().call_soon(*_held_with_process(callback, args, context), context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call this at a time, in a process that is stopped once it goes on."""
+        context = contextvars.copy_context() if context is None else context
+        return super().call_at(when, *_held_with_process(callback, args, context), context=context)
+
+
+def _held_with_process(
+    callback: Callable[..., object], arguments: tuple[Any, ...], context: contextvars.Context
+) -> tuple[Any, ...]:
+    process = context.get(_RUNNING)
+    return (callback, *arguments) if process is None else (process.run_call, callback, arguments, context)
+
 
 def _task_of_process(
     loop: asyncio.AbstractEventLoop,
@@ -77,12 +98,15 @@ class SimProcess:
 
     Attributes:
         alive: whether it still runs; whoever serves it asks.
+        stopped: whether it stands still, and will go on.
+        woken_at: when it went on last.
         tasks: its own that have not ended.
     """
 
     def __init__(self) -> None:
-        self.alive = True
+        self.alive, self.stopped, self.woken_at = True, False, 0.0
         self.tasks: set[asyncio.Task[Any]] = set()
+        self._held: list[tuple[Callable[..., object], tuple[Any, ...], contextvars.Context]] = []
 
     def spawn(self, coro: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Begin a task of this process."""
@@ -95,6 +119,26 @@ class SimProcess:
         self.alive = False
         for task in list(self.tasks):
             task.cancel()
+
+    def stop(self) -> None:
+        """Stop it as SIGSTOP does: it does nothing until it goes on, and knows nothing of that time."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """Have it go on where it stood."""
+        self.stopped, self.woken_at = False, asyncio.get_running_loop().time()
+        held, self._held = self._held, []
+        for callback, arguments, context in held:
+            asyncio.get_running_loop().call_soon(callback, *arguments, context=context)
+
+    def run_call(
+        self, callback: Callable[..., object], arguments: tuple[Any, ...], context: contextvars.Context
+    ) -> None:
+        """Do one step of a task or a timer, now or once the process goes on."""
+        if self.stopped and self.alive:
+            self._held.append((callback, arguments, context))
+        else:
+            callback(*arguments)
 
     @classmethod
     def running(cls) -> SimProcess | None:

@@ -6,13 +6,15 @@ import asyncio
 import random
 import traceback
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
-from hajob.api.base import Json
+from hajob.api.base import Json, format_time
 from tests.sim.cluster import CHIPS, PodListener, SimCluster
 from tests.sim.operator_process import OperatorProcess
+from tests.sim.specs import draw_job
 from tests.sim.training import SimTraining
 from tests.sim.virtual_time import SimClock, begin_in_world, call_in_world
 
@@ -28,6 +30,7 @@ class SimWorld(PodListener):
         lines: what happened, each with its second.
         problems: what did not hold, in words.
         busy_until: when the last thing happens that is planned.
+        manifest: of the job.
     """
 
     def __init__(self, seed: int) -> None:
@@ -36,6 +39,7 @@ class SimWorld(PodListener):
         self.clock = SimClock()
         self._began = self.clock.monotonic()
         self.busy_until = 0.0
+        self.manifest = draw_job(random.Random(f"spec {seed}"))
         self.server = MemoryServer(self.clock, controller_seconds=0.05)
         self.cluster = SimCluster(self.server, self.chance, self, nodes=self.chance.choice([4, 5, 6, 7]))
         self.operators: list[OperatorProcess] = []
@@ -47,6 +51,10 @@ class SimWorld(PodListener):
     def note(self, text: str) -> None:
         """Write down what happened."""
         self.lines.append(f"{self.clock.monotonic() - self._began:8.2f}  {text}")
+
+    def wall_time(self) -> str:
+        """Return the time as objects have it."""
+        return format_time(datetime.fromtimestamp(self.clock.now_milliseconds() // 1000, UTC))
 
     def spawn_task(self, coro: Coroutine[Any, Any, None], name: str) -> None:
         """Begin a task of the world; that it ends is an error of the simulation or of what it plays with."""
