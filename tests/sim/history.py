@@ -7,10 +7,13 @@ import gc
 import json
 import logging
 import random
+import traceback
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
 from tests.sim.checks import Checks, LoggedErrors
+from tests.sim.coverage import Cell, counted_cells
 from tests.sim.operator_process import OperatorProcess
 from tests.sim.specs import settings_of_job
 from tests.sim.troubles import KINDS, Troubles
@@ -35,12 +38,14 @@ class Outcome:
         problems: what did not hold, in words; empty: all did.
         lines: what happened, with its second.
         state: of the job, in the end.
+        cells: rows of the operator's state machine that were taken, and how often.
     """
 
     seed: int
     problems: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     state: str = ""
+    cells: Counter[Cell] = field(default_factory=Counter)
 
 
 def play(seed: int) -> Outcome:
@@ -64,16 +69,18 @@ def play(seed: int) -> Outcome:
 async def _live(seed: int) -> Outcome:
     world = SimWorld(seed)
     checks, handler = Checks(world), LoggedErrors(world)
+    cells: Counter[Cell] = Counter()
     logging.getLogger().addHandler(handler)
     try:
-        with OperatorProcess.dialled_by(world.find_training):
+        with OperatorProcess.dialled_by(world.find_training), counted_cells(cells):
             await _go_through(world, checks)
-    except AssertionError as error:
+    except Exception as error:  # of the product or of the world: either is to be seen with its seed
+        world.note(traceback.format_exc())
         world.problems.append(f"{type(error).__name__}: {error}")
     finally:
         logging.getLogger().removeHandler(handler)
     state = state_of_job((world.job() or {}).get("status") or {})
-    return Outcome(seed, world.problems, world.lines, state)
+    return Outcome(seed, world.problems, world.lines, state, cells)
 
 
 async def _go_through(world: SimWorld, checks: Checks) -> None:

@@ -11,7 +11,7 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api.base import Json
 
-QUICKSTART: Final = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
+QUICKSTART: Final[Json] = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
 SMALLEST_SHARE: Final = 0.5
 """Of the histories play the smallest job with nothing but defaults: it is what most users have."""
 MOST_FIELDS: Final = 4
@@ -44,7 +44,7 @@ VALUES: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
         "policy": ("Disabled",),
         "minDataParallel": (3, 4),
         "shrunkPodPolicy": ("Release",),
-        "expandDelaySeconds": (0, 3600),
+        "expandDelaySeconds": (0, 600),
         "restartSize": ("Available", "Available"),
     },
 }
@@ -70,7 +70,7 @@ def draw_settings(chance: random.Random) -> Json:
 
 def draw_job(chance: random.Random) -> Json:
     """Return the job of a history."""
-    job = copy.deepcopy(QUICKSTART)
+    job: Json = copy.deepcopy(QUICKSTART)
     if chance.random() < SMALLEST_SHARE:
         return job
     for field, value in draw_settings(chance).items():
@@ -80,4 +80,5 @@ def draw_job(chance: random.Random) -> Json:
 
 def settings_of_job(job: Json) -> Json:
     """Return what a job sets beside the smallest one."""
-    return {field: value for field, value in job["spec"].items() if value != QUICKSTART["spec"].get(field)}
+    spec: Json = job["spec"]
+    return {field: value for field, value in spec.items() if value != QUICKSTART["spec"].get(field)}

@@ -16,10 +16,11 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import ENDPOINT, World
-from tests.rigs.coordinator_faults import code_of_result, is_everybody_linked, may_train
-from tests.rigs.coordinator_peers import Agent
+from tests.rigs.coordinator_faults import code_of_result
+from tests.rigs.coordinator_peers import Agent, Mindio
 from tests.rigs.coordinator_repairs import ANSWERED_BEFORE
 from tests.sim.virtual_time import call_in_world
+from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.state.job import Limits, Setup
 
@@ -28,6 +29,10 @@ REST_SECONDS: Final = 1.0
 """Between looks at a training that goes on undisturbed: an agent that is silent for three seconds is lost."""
 STEP_SECONDS: Final = 5.0
 SAVE_STEPS: Final = 40
+OFFERED: Final = ("exit", "dump", "recover", "downgrade")
+OFFERED_WHILE_SMALLER: Final = ("exit", "dump")
+"""MindIO's strategies for a fault; of a training that goes on without some of its ranks, and after a failure."""
+STEPPING: Final = (State.SERVING, State.CONFIRMING, State.SHRUNK)
 
 
 class PodAgent(Agent):
@@ -39,6 +44,51 @@ class PodAgent(Agent):
     def uid(self) -> str:
         """Return the pod's UID."""
         return self.pod_uid
+
+
+class SimMindio(Mindio):
+    """A controller that also leaves data-parallel ranks out, and takes them back.
+
+    Attributes:
+        left_out: the ranks that the training goes on without.
+        isolated: it has told that the ranks which are left out are cut off, and what is to come is the result.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.left_out: dict[int, int] = {}
+        self.isolated = False
+        self.strategies = list(OFFERED)
+
+    def forget(self) -> None:
+        """Begin as a process that knows nothing."""
+        self.ask, self.lost, self.strategy = "nothing", {}, ""
+        self.left_out, self.isolated, self.strategies = {}, False, list(OFFERED)
+        self.registered.clear()
+
+    def _process(self, name: str) -> None:
+        super()._process(name)
+        self.left_out, self.isolated, self.strategies = {}, False, list(OFFERED)
+
+    def _stop_train(self, ranks: dict[int, int], arguments: object) -> None:
+        self.strategies = list(OFFERED_WHILE_SMALLER if self.left_out else OFFERED)
+        super()._stop_train(ranks, arguments)
+
+    def result(self, code: int = 0, text: str = "ok", ranks: dict[int, int] | None = None) -> None:
+        """Report the result of the strategy; a smaller training is told in two reports."""
+        smaller = code == 0 and self.strategy == "downgrade"
+        if smaller and not self.isolated:
+            self.isolated = True
+            self.world.callback("report_result", [201, "isolate", list((ranks or {}).items()), self.strategy])
+            return
+        if smaller:
+            self.left_out = dict(self.lost)
+        elif code == 0:
+            self.left_out, self.strategies = {}, list(OFFERED)
+        elif code == 406:
+            self.strategies = list(OFFERED_WHILE_SMALLER)
+        self.isolated = False
+        super().result(code, text, ranks)
 
 
 class SimTraining(World):
@@ -55,6 +105,7 @@ class SimTraining(World):
     def __init__(self, chance: random.Random, nodes: int, per_node: int) -> None:
         super().__init__(nodes=0, per_node=per_node)
         self.nodes, self._chance = nodes, chance
+        self.mindio: SimMindio = SimMindio(self)
         self.gates_know = True
         self.coordinator: Json | None = None
         self.connected: Any = None
@@ -80,10 +131,21 @@ class SimTraining(World):
         """Whether something is under way in which a tenth of a second matters."""
         return self.coordinator is not None and (
             self.now < self._busy_until
-            or self.state.conversation != "Serving"
-            or self.mindio.ask != "nothing"
-            or not is_everybody_linked(self)
+            or self.state.conversation not in ("Serving", "Shrunk")
+            or self.mindio.ask not in ("nothing", "growing")
+            or not self._is_everybody_linked()
         )
+
+    def _is_everybody_linked(self) -> bool:
+        """Whether the coordinator knows a linked process of every rank that the training has now."""
+        roster = self.core.job.roster
+        ranks = set(range(self.nodes * self.per_node)) - self.mindio.left_out.keys()
+        return all(roster.phase_of_rank(rank) == pb.LINKED for rank in ranks)
+
+    def _may_train(self) -> bool:
+        """Whether nothing holds the training."""
+        goes_on = self.core.job.conversation.state in STEPPING or self.mindio.ask == "result"
+        return goes_on and self._is_everybody_linked()
 
     def disturb(self) -> None:
         """Look closely for the next seconds."""
@@ -123,8 +185,7 @@ class SimTraining(World):
     def close_coordinator(self) -> None:
         """End it, and MindIO's controller beside it."""
         self.coordinator = None
-        self.mindio.registered.clear()
-        self.mindio.ask, self.mindio.lost, self.mindio.strategy = "nothing", {}, ""
+        self.mindio.forget()
         self.pending.clear()
         self._result_due = 0.0
         channel, self.connected = self.connected, None
@@ -244,7 +305,7 @@ class SimTraining(World):
         self._report_result()
 
     def _train(self) -> None:
-        if self.now < self._step_due or not may_train(self):
+        if self.now < self._step_due or not self._may_train():
             return
         self._step_due = self.now + STEP_SECONDS * self._chance.uniform(0.9, 1.1)
         loaded = self.core.job.checkpoints.found
@@ -279,7 +340,9 @@ class SimTraining(World):
             self.note_finished_pod(agent.uid)
 
     def _report_result(self) -> None:
-        if self.mindio.ask != "result" or self.mindio.waits_for_a_successor():
+        waits = self.mindio.ask not in ("result", "coming back") or self.mindio.waits_for_a_successor()
+        # A growth is over once the ranks stand that come back; one that lost another rank fails.
+        if waits or (self.mindio.ask == "coming back" and self._is_any_coming()):
             self._result_due = 0.0
             return
         if not self._result_due:
@@ -292,6 +355,10 @@ class SimTraining(World):
             self.saved_step = max(self.saved_step, self.newest_step)
         self.mindio.result(code, "result", dict(self.mindio.lost))
         self.pump()
+
+    def _is_any_coming(self) -> bool:
+        """Whether a rank that the training was without is not back yet."""
+        return any(self.phase(rank) != pb.LINKED for rank in self.mindio.left_out)
 
     def _answer_for_gates(self) -> None:
         ask, lost = self.mindio.ask, self.mindio.lost

@@ -46,7 +46,7 @@ class Troubles:
     def limit_pods(self) -> None:
         """Have a quota of the namespace that leaves no room for the job's pods, for a while."""
         path, hard = object_path("resourcequotas", NAMESPACE), str(self._chance.randint(0, 5))
-        body = {"metadata": {"name": f"quota-{self._world.clock.monotonic()}"}, "spec": {"hard": {"pods": hard}}}
+        body = {"metadata": {"generateName": "quota-"}, "spec": {"hard": {"pods": hard}}}
         self._world.note(f"a quota of {hard} pods")
         made = self._world.cluster.ask("POST", path, body, "")
         seconds = self._chance.uniform(10, 600)

@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 import selectors
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from hajob.clock import Cancel
 from tests.rigs.fake_clock import START_MILLISECONDS
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _RUNNING: Final[contextvars.ContextVar[SimProcess | None]] = contextvars.ContextVar("process", default=None)
 
 
@@ -57,14 +58,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return float(self._jump.now)
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call this next, in a process that is stopped once it goes on."""
         context = contextvars.copy_context() if context is None else context
         return super().call_soon(*_held_with_process(callback, args, context), context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Call this at a time, in a process that is stopped once it goes on."""
         context = contextvars.copy_context() if context is None else context
