@@ -26,7 +26,7 @@ VALUES: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
     },
     "scheduling": {
         "gangPolicy": ("None",),
-        "numSpareNodes": (1, 2, 4096),
+        "numSpareNodes": (1, 2, 9),
         "spareMode": ("Warm",),
         "capacityTimeoutSeconds": (1, 60, 600),
         "waitingPodPolicy": ("Release",),
