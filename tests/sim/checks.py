@@ -74,7 +74,10 @@ class Checks:
         nobody. Its Events tell of what has been, whoever leads by then.
         """
         log, lease = self._world.server.log, self._world.server.history.find("leases", (LEASE_NAMESPACE, LEASE))
-        if not log or not log[-1].client.startswith("operator-") or log[-1].path.endswith(UNFENCED):
+        # What the world changes by itself is no request: the newest one may be somebody's who has only read since.
+        if not log or log[-1].method == "GET" or not log[-1].client.startswith("operator-"):
+            return
+        if log[-1].path.endswith(UNFENCED):
             return
         holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
         writer = next(one for one in self._world.operators if one.identity == log[-1].client)
