@@ -25,7 +25,7 @@ MOST_TASKS: Final = 120
 """Of an operator with one job: its informers, loops and the requests of a moment are some 80."""
 LEASE: Final = "hajob-operator"
 LEASE_NAMESPACE: Final = "hajob-system"
-UNFENCED: Final = ("/events", f"/leases/{LEASE}")
+UNFENCED: Final = ("/events", "/tokenreviews", f"/leases/{LEASE}")
 """Writes that need no Lease."""
 EXPECTED_ERRORS: Final = ("no operator has taken in anything", "nothing but the end is left")
 """Parts of lines at level ERROR that tell of what a history does to it."""
