@@ -66,13 +66,13 @@ class SimMindio(Mindio):
         self.left_out, self.isolated, self.strategies = {}, False, list(OFFERED)
         self.registered.clear()
 
-    def _process(self, name: str) -> None:
-        super()._process(name)
-        self.left_out, self.isolated, self.strategies = {}, False, list(OFFERED)
-
-    def _stop_train(self, ranks: dict[int, int], arguments: object) -> None:
-        self.strategies = list(OFFERED_WHILE_SMALLER if self.left_out else OFFERED)
-        super()._stop_train(ranks, arguments)
+    def call(self, name: str, arguments: dict[str, object], order: int = 0) -> None:
+        """Take a call of the coordinator: another process forgets, and a smaller training has fewer strategies."""
+        if name in ("start", "end"):
+            self.forget()
+        elif name == "stop_train":
+            self.strategies = list(OFFERED_WHILE_SMALLER if self.left_out else OFFERED)
+        super().call(name, arguments, order)
 
     def result(self, code: int = 0, text: str = "ok", ranks: dict[int, int] | None = None) -> None:
         """Report the result of the strategy; a smaller training is told in two reports."""
