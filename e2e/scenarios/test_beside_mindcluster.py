@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from e2e.nodes.faults import DEVICE_NAMESPACE
 from e2e.scenarios.proofs import assert_recovered
 from e2e.volcano.install import make_queue
 from e2e.volcano.scheduler import API, API_VERSION
+from hajob.api.base import format_time
 from hajob.sources import registry
 
 pytestmark = pytest.mark.slow
@@ -137,6 +139,9 @@ def test_gangs_of_theirs_share_queue_and_nodes_of_volcano(start_rig: Callable[[R
     # Let in where nodes of other rigs have chips for it, for the plugin counts those of the whole cluster.
     phases = {"Pending", "Inqueue"}
     rig.plane.wait("it to wait", lambda: (rig.plane.api.get(group).get("status") or {}).get("phase") in phases)
+    # Who was made first is known to the second.
+    made = rig.plane.api.get(group)["metadata"]["creationTimestamp"]
+    rig.plane.wait("the next second", lambda: format_time(datetime.now(UTC).replace(microsecond=0)) > made)
     late = rig.submit("late", iterations=ITERATIONS, spec=spec)
     ahead = f"before it wait {rig.namespace}/llama-large"
     rig.plane.wait("who comes first", lambda: ahead in late.condition("Scheduled").get("message", ""))

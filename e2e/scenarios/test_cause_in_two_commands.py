@@ -150,7 +150,8 @@ MANIFESTS: Final = {
         spec={"parallelism": {"tensor": 2}},
         arguments=("--tensor-model-parallel-size", "2"),
     ),
-    "scheduler": Wrong(("volcano",), pod={"schedulerName": "volcano"}),
+    # Not Volcano's name: another scenario may have installed it on this control plane.
+    "scheduler": Wrong(("nobody",), pod={"schedulerName": "nobody"}),
     "selector-typo": Wrong(("nodeSelectors",), pod={"nodeSelectors": {"pool": "a"}}),
     "chips-in-template": Wrong(
         ("huawei.com/Ascend910",), container={"resources": {"limits": {"huawei.com/Ascend910": "8"}}}
