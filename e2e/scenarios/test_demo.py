@@ -18,6 +18,8 @@ from e2e.harness.marks import only_e2e
 STEPS = 400
 FEW = ("--faults", "2", "--steps", "160")
 SECONDS = 840.0
+ANOTHER_TERMINAL = "export KUBECONFIG="
+"""How the line begins that is for another terminal, which names the directory of the run."""
 
 
 def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -38,8 +40,8 @@ def run_directory(demo: subprocess.Popen[str], until: str) -> str:
     assert demo.stdout is not None
     directory = ""
     for line in demo.stdout:
-        if "--kubeconfig=" in line:
-            directory = line.partition("--kubeconfig=")[2].split("/admin.kubeconfig")[0]
+        if ANOTHER_TERMINAL in line:
+            directory = line.partition(ANOTHER_TERMINAL)[2].split("/admin.kubeconfig")[0]
         if until in line:
             return directory
     raise AssertionError(f"the demo ended before it said {until!r}")
@@ -77,7 +79,7 @@ def test_one_flipped_byte_of_a_restored_shard_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("number", "until"),
-    [(signal.SIGINT, "--kubeconfig="), (signal.SIGHUP, "process nodes"), (signal.SIGKILL, "the job is Running")],
+    [(signal.SIGINT, ANOTHER_TERMINAL), (signal.SIGHUP, "process nodes"), (signal.SIGKILL, "the job is Running")],
 )
 def test_nothing_is_left_however_it_ends(number: signal.Signals, until: str) -> None:
     demo = start()
