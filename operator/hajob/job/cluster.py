@@ -160,11 +160,10 @@ class Cluster:
     def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
         """Return the names of the nodes on which none of this many new pods may be placed.
 
-        Quarantined ones in any case. Only where there are enough others: sub-healthy ones, those with bad chips, and
-        those that fell silent a moment ago, which Kubernetes calls ready for 40 s more.
+        Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
         """
         refused = {*self.marks.quarantined, *self.nodes_drained_for(demand.tolerations)}
-        weak = {*self.marks.kept_out, *self.marks.sub_healthy, *self.silent_nodes()}
+        weak = {*self.marks.kept_out, *self.marks.sub_healthy}
         capacity = self.capacity
         if weak - refused and capacity.pods_placeable_on(capacity.free_nodes(demand) - weak) >= missing:
             refused |= weak
