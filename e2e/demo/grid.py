@@ -17,6 +17,7 @@ from rich.text import Text
 
 from e2e.demo.board import Board, ShownIncident, ShownNode, ShownRank
 from e2e.demo.words import seconds_in_words
+from hajob.domain.text import counted_noun
 
 LOST = "bold white on red"
 WAITS = "black on yellow"
@@ -119,9 +120,8 @@ def progress(board: Board) -> Table:
 def counters(board: Board) -> Text:
     """What it has come to so far."""
     done = [each for each in board.incidents if each.outcome in {"Recovered", "Done"}]
-    number = len(board.incidents)
     told = [
-        f"{number} incident{'' if number == 1 else 's'}, {len(done)} recovered",
+        f"{counted_noun(len(board.incidents), 'incident')}, {len(done)} recovered",
         f"{seconds_in_words(sum(each.milliseconds for each in done))} outage",
         f"steps again {sum(each.lost_steps for each in board.incidents)}",
     ]

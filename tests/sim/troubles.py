@@ -87,14 +87,6 @@ class Troubles:
         self._world.note(f"{name} goes off")
         self._world.cluster.power_off(name)
 
-    def _pods(self, role: str = "") -> list[Json]:
-        return [
-            pod
-            for pod in self._world.cluster.pods()
-            if pod["metadata"].get("labels", {}).get(names.LABEL_ROLE)
-            and role in ("", pod["metadata"]["labels"][names.LABEL_ROLE])
-        ]
-
     def delete_pod(self) -> None:
         """Delete a pod of the job, as a person does."""
         if pods := self._world.pods_of_jobs():

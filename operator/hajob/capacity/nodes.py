@@ -279,10 +279,9 @@ class Capacity:
         node = self.nodes.get(name)
         if node is None or name in self._kept_out or not kept.may_take(node):
             return False
+        # Volcano's Ascend plugin, where there is one, gives no chips that the device plugin has not told.
         if demand.by_volcano and self._told and not node.devices:
-            return (
-                False  # Volcano's Ascend plugin, where there is one, gives no chips that the device plugin has not told
-            )
+            return False
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():
             if stays is None or stays(one):

@@ -4,14 +4,13 @@ import argparse
 from datetime import UTC, datetime
 from typing import Any
 
-from hajob.api import constants as names
 from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import run_reported
 from hajob.cli.language import say
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed, path_of_config_maps
 from hajob.cli.options import Commands, add_context_option, add_operator_namespace, add_output_option, add_verb
-from hajob.cli.output import FORMATS, Answer, print_answer
+from hajob.cli.output import FORMATS, Answer, print_answer, resource_name_of_job
 from hajob.clock import SystemClock
 from hajob.faults.rules.settings import BELIEVE, LABEL, NAME
 from hajob.sources.reading import items, mapping, text
@@ -62,7 +61,7 @@ def answer_of_breaker(objects: Objects) -> Answer:
         lines = [closed if told else unknown]
     keys = ("namespace", "name", "message")
     data = {"open": bool(found) if told else None, "held": [dict(zip(keys, one, strict=True)) for one in found]}
-    return Answer(lines, data, [f"{names.PLURAL}.{names.GROUP}/{name}" for _, name, _ in found])
+    return Answer(lines, data, [resource_name_of_job(name) for _, name, _ in found])
 
 
 def believe_faults(objects: Objects, namespace: str, now: datetime) -> str:

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.enums import RestartCheckpointPolicy
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import Objects, find_job, job_asked_for, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
-from hajob.cli.output import FORMATS, Answer, print_answer
+from hajob.cli.output import FORMATS, Answer, print_answer, resource_name_of_job
 from hajob.sources.reading import mapping, text
 
 _NOTHING_TO_SAVE: Final = frozenset({"New", "Pending", "Starting", "Restarting", "Refused", "Failed", "Complete"})
@@ -53,9 +52,7 @@ def run_steering(steer: Steer, arguments: argparse.Namespace) -> int:
 
 def answer_of_order(namespace: str, name: str, told: str) -> Answer:
     """Return what is said of a job that was told something: in a sentence, or for programs with the job's name."""
-    return Answer(
-        [told], {"namespace": namespace, "name": name, "message": told}, [f"{names.PLURAL}.{names.GROUP}/{name}"]
-    )
+    return Answer([told], {"namespace": namespace, "name": name, "message": told}, [resource_name_of_job(name)])
 
 
 def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from hajob.api import constants
 from hajob.cli.language import in_language
+from hajob.cli.output import resource_name_of_job
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class JobView:
     @property
     def resource_name(self) -> str:
         """Return the name that `kubectl -o name` prints."""
-        return f"{constants.PLURAL}.{constants.GROUP}/{self.name}"
+        return resource_name_of_job(self.name)
 
     @property
     def state_with_reason(self) -> str:

@@ -22,8 +22,8 @@ from hajob.cli.language import in_language
 from hajob.cli.lint_pods import ERROR, NOTE, findings_of_pods
 from hajob.cli.manifests import read_objects, unknown_fields
 from hajob.cli.options import Commands, add_output_option, add_verb
-from hajob.cli.output import FORMATS, Answer, Block, print_answer
-from hajob.domain.errors import HajobInputError
+from hajob.cli.output import FORMATS, Answer, Block, print_answer, resource_name_of_job
+from hajob.domain.errors import MALFORMED, HajobInputError
 from hajob.plan.policy import policy_from_spec
 from hajob.plan.protection import remedy_of_precondition
 from hajob.pods.review import notes_on_spec, why_not_started
@@ -70,7 +70,7 @@ def _answer_with_findings(filename: str, found: list[Json]) -> Answer:
     errors = sum(one["grade"] == ERROR for one in found)
     told.append(f"{filename}: {errors} to be changed, {len(found) - errors} worth knowing")
     jobs = dict.fromkeys(one["job"] for one in found if one["grade"] == ERROR)
-    return Answer(told, found, [f"{names.PLURAL}.{names.GROUP}/{name}" for name in jobs])
+    return Answer(told, found, [*map(resource_name_of_job, jobs)])
 
 
 def findings_of_job(raw: Json) -> Iterator[Json]:
@@ -100,7 +100,7 @@ def _told_of_job(raw: Json) -> Iterator[tuple[str, str]]:
             yield ERROR, refused
             return
         yield from ((NOTE, told) for told in (*notes_on_spec(job), log_rule_notes(job.spec)) if told)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:
         yield ERROR, "spec.template is no pod: kubectl apply --dry-run=server says why"
         return
     yield from _unmet_preconditions(job)

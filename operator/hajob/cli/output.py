@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import yaml
 
+from hajob.api import constants as names
 from hajob.cli.language import in_language
 from hajob.cli.widths import display_width
 from hajob.domain.text import harmless_text
@@ -52,6 +53,11 @@ _LABEL: Final = re.compile(r"\S* +(?=\S)")
 """What names a line, with the gap behind it, where the text of `status` and `why` begins."""
 _LABEL_WIDTHS: Final = range(10, 25)
 """Of a label; what is shorter is a word of a sentence."""
+
+
+def resource_name_of_job(job: str) -> str:
+    """Return the name of a job as `kubectl -o name` prints it."""
+    return f"{names.PLURAL}.{names.GROUP}/{job}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.cli.output import WITHOUT_NAMES, Answer, print_answer
 from hajob.cli.simulated_writes import Write, writes_of_simulation
 from hajob.domain.actions import Action
-from hajob.domain.errors import HajobInputError
+from hajob.domain.errors import MALFORMED, HajobInputError
 from hajob.domain.text import number_runs
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
 from hajob.pods.review import why_not_started
@@ -77,7 +77,7 @@ def _print_answer(arguments: argparse.Namespace) -> None:
 def _why_not_started(spec: HATrainingJobSpec) -> str:
     try:
         return why_not_started(spec)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # a template may hold anything anywhere
+    except MALFORMED as error:
         return f"spec.template is no pod: {error}"
 
 

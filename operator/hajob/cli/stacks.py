@@ -21,7 +21,7 @@ from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, Container, ForbiddenError, KubernetesCluster, Streams
 from hajob.cli.exits import run_reported
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
-from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, print_answer
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, print_answer, resource_name_of_job
 from hajob.domain.text import counted_noun, harmless_text, number_runs
 from hajob.sources.reading import mapping, name_of_object, text
 
@@ -222,7 +222,7 @@ def answer_with_stacks(
         {"rank": one.rank, "mainThread": list(one.main_thread), "stack": one.stack, "problem": one.problem}
         for one in found
     ]
-    return Answer(told or [f"no rank of {job} was found"], data, [f"{names.PLURAL}.{names.GROUP}/{job}"])
+    return Answer(told or [f"no rank of {job} was found"], data, [resource_name_of_job(job)])
 
 
 def with_ranks_apart(answer: Answer, looks: Sequence[Sequence[RankStack]]) -> Answer:

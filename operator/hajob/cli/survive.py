@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hajob.api import constants as names
 from hajob.api.derived import chips_per_node
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
@@ -32,7 +31,7 @@ from hajob.cli.options import (
     add_output_option,
     add_verb,
 )
-from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer, resource_name_of_job
 from hajob.clock import SystemClock
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.errors import HajobInputError
@@ -176,7 +175,7 @@ def answer_for_losses(
         "outcomes": [_as_json(one) for one in outcomes],
         "notes": list(notes),
     }
-    return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{name}"])
+    return Answer(told, data, [resource_name_of_job(name)])
 
 
 def losses_to_play(num_nodes: int, lost: int) -> Iterator[tuple[int, ...]]:

@@ -19,6 +19,7 @@ from hajob.capacity.demand import Demand
 from hajob.capacity.parts_of_nodes import PluginPod, chips_of_whole_nodes, nodes_of_demand, why_parts_refused
 from hajob.cli.diagnosis import Finding, Grade, title_of_job
 from hajob.cli.workloads import containers_of_workload, is_switched_on, place_of_object
+from hajob.domain.errors import MALFORMED
 from hajob.domain.text import counted_noun, first_of_list
 from hajob.plan.policy import layout_from_spec
 from hajob.sources.device_plugin import volcano_mode_of_plugin
@@ -113,7 +114,7 @@ def _part_that_is_refused(
     try:
         read = HATrainingJob.from_object(job).spec
         demand = Demand.from_spec(read, layout_from_spec(read))
-    except (ValueError, KeyError, TypeError, AttributeError):  # what is wrong with it is said by another look
+    except MALFORMED:  # what is wrong with it is said by another look
         demand = None
     if demand is None or not nodes:
         refused = whole if any(mode for _, mode in plugins) and chips < whole else 0

@@ -1,5 +1,10 @@
 """Errors of wrong input, one type for each kind; each names the wrong value."""
 
+from typing import Final
+
+MALFORMED: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""What reading a pod template may raise: it may hold anything anywhere."""
+
 
 class HajobInputError(ValueError):
     """Invalid input; the message says what is wrong, where, and what it should be."""

@@ -21,6 +21,7 @@ from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.clock import Clock
 from hajob.coordinator_link.channel import CoordinatorCredentials
+from hajob.domain.errors import MALFORMED
 from hajob.job.dry_run_cache import Answer, DryRunCache
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
 from hajob.pki.authority_store import AuthorityStore
@@ -41,8 +42,6 @@ REFUSALS = frozenset({400, 403, 422})
 """Answers that will not change by asking again."""
 AGAIN = frozenset({Reason.POD_REFUSED, Reason.INVALID})
 """Refusals that another spec may undo."""
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
-"""A template may hold anything anywhere."""
 
 
 class Admission:
@@ -160,7 +159,7 @@ class Admission:
     async def _cached_evaluation(self, job: HATrainingJob) -> Answer:
         try:
             pods = _digest_but_for_name(job, self._settings)
-        except _MALFORMED:
+        except MALFORMED:
             return await evaluate_pods(self._kube, job, self._settings)
         return await self._dry_runs.ask_once(pods, lambda: evaluate_pods(self._kube, job, self._settings), self._clock)
 
@@ -175,7 +174,7 @@ async def evaluate_pods(kube: Kube, job: HATrainingJob, settings: PodSettings) -
         if found := why_not_started(job.spec, serves_volcano=settings.serves_volcano):
             return Reason.INVALID, found
         pods = _build_one_of_each(job, settings)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         refusal = await _why_pod_refused(kube, job.metadata.namespace, _template_as_pod(job))
         return Reason.INVALID, f"spec.template: {refusal or error}"
     if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO and (refusal := await _why_group_refused(kube, job)):
@@ -197,7 +196,7 @@ async def pause_refusal(kube: Kube, job: HATrainingJob) -> str:
         return ""
     try:
         pod = build_hook_pod(job, 0, _SOME_NODE, 1)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         return f"spec.pause.template is no pod: {error}"
     refusal = await _why_pod_refused(kube, job.metadata.namespace, pod)
     return _in_paths_of_pause(refusal) if refusal else ""

@@ -21,6 +21,7 @@ from hajob.capacity.queues import Queues
 from hajob.capacity.quotas import Quotas
 from hajob.capacity.start_queue import StartQueue
 from hajob.clock import Clock
+from hajob.domain.errors import MALFORMED
 from hajob.faults.node_faults import NodeFaults
 from hajob.leader.reachability import Suspicion
 from hajob.plan.policy import layout_from_spec
@@ -106,12 +107,7 @@ class Cluster:
             return ""
         try:
             demand = Demand.from_spec(job.spec, layout_from_spec(job.spec))
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-        ):  # the template is no pod: the API server says it better
+        except MALFORMED:  # the API server says it better
             return ""
         return why_parts_refused(demand, self.nodes.values(), self.plugin_pods)
 

@@ -9,6 +9,7 @@ from hajob import metrics
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.capacity.super_pods import super_pod_of_node
+from hajob.domain.errors import MALFORMED
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.wants import MakePods
@@ -67,7 +68,7 @@ class PodMaker:
                         self._snapshots.pods.note_created(pod)
             except ApiError as error:
                 return error
-            except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
+            except MALFORMED as error:
                 return ApiError(422, "Invalid", f"spec.template: {error}")
             return None
 

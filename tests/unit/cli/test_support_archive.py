@@ -149,6 +149,16 @@ def test_what_is_no_secret_stays() -> None:
         "step 4 | tokens: 4096 | token 42 of 8192",
         "--tokenizer-type Llama2Tokenizer --tokenizer-model /ckpt/tokenizer",
         "the token of the service account has expired",
+        *(
+            "KeyError: 'vocabulary'",
+            "key 5 of 7",
+            "the keys are: a, b",
+            "author: me",
+            "task: train",
+            "forward pass: done",
+        ),
+        *("mask=1 disk: /dev/sda", "monkey: banana", "{'key': 'node-role'}", "- key: node.kubernetes.io/not-ready"),
+        *("bypass=yes", "--tokenizer-type Llama --hidden-size 4096", "step:[ 5/ 10]"),
     ],
 )
 def test_words_about_secrets_are_no_secrets(told: str) -> None:
@@ -226,25 +236,6 @@ def test_a_password_of_digits_is_no_count() -> None:
 def test_a_variable_of_such_a_name_goes(name: str) -> None:
     assert redact_object({"name": name, "value": SECRET}) == {"name": name, "value": REMOVED}
     assert redact_object([f"--{name.lower()}", SECRET]) == [f"--{name.lower()}", REMOVED]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(
-            "KeyError: 'vocabulary'",
-            "key 5 of 7",
-            "the keys are: a, b",
-            "author: me",
-            "task: train",
-            "forward pass: done",
-        ),
-        *("mask=1 disk: /dev/sda", "monkey: banana", "{'key': 'node-role'}", "- key: node.kubernetes.io/not-ready"),
-        *("bypass=yes", "--tokenizer-type Llama --hidden-size 4096", "step:[ 5/ 10]"),
-    ],
-)
-def test_what_only_looks_like_a_secret_stays(line: str) -> None:
-    assert redact_text(line) == line
 
 
 def test_a_word_without_end_is_looked_at_once() -> None:

@@ -90,10 +90,11 @@ class Facts:
 def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summary:
     """Build the summary of a job whose conditions are these."""
     state, newest, size = facts.state, facts.newest, facts.size
+    reason = _reason_in_a_word(conditions, facts)
     outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
     nodes = {pod.node_name for pod in facts.pods if pod.is_rank_pod and pod.node_name and not pod.has_ended}
     return api.Summary(
-        state=_state_in_a_word(facts, reason := _reason_in_a_word(conditions, facts)),
+        state=_state_in_a_word(facts, reason),
         reason=reason[:64],
         size=f"{size.current}/{size.desired}",
         recovery=(newest.action or "") if newest else "",
